@@ -110,37 +110,37 @@
  *         return 1;
  *     }
  *
- * To do something else meanwhile: kops_submit(), then kops_wait(), a callback, or kops_process() from an event
- * loop.
+ * To do other work while the job runs, call kops_submit(). Then call kops_wait(), pass a callback, or call
+ * kops_process() from an event loop.
  *
  * Blocking: these calls block until the daemon answers. Their comments say "Blocks."
  *     kops_open()          kops_alloc()   kops_import()     kops_buffer_wait()   kops_buffer_wait_idle()
  *     kops_job_prepare()   kops_wait()    kops_run()        kops_run_for()       kops_submit_and_wait()
  *     kops_ping()          kops_query()   kops_list_users(), _sessions(), _jobs()    and the one-op calls
  *
- *   - A call blocks for at most the handle's timeout (kops_options.timeout_ms), which includes reconnecting,
- *     or for its own parameter timeout_ms. Then it returns KOPS_E_TIMEOUT or KOPS_E_CONNECT.
+ *   - A call blocks at most for its own parameter timeout_ms, or else for the handle's timeout
+ *     (kops_options.timeout_ms), reconnecting included. Then it returns KOPS_E_TIMEOUT or KOPS_E_CONNECT.
  *   - It runs callbacks while it blocks. Called from a callback, it returns KOPS_E_STATE.
  *   - No other call blocks, even while the daemon is stopped, stuck, restarting or gone.
  *   - An event loop needs none of these calls. It begins with kops_open_start(), kops_alloc_start() and
  *     kops_submit().
- *   - Only blocking calls ask about health, devices, users and jobs. A thread that watches a daemon asks on a
+ *   - Questions about health, devices, users and jobs always block. A thread that watches a daemon asks on a
  *     handle of its own, with a short timeout.
  *
  * Timeouts: kops_run(), kops_run_for() and the one-op calls cancel their job when the time is over, and return
  * at once. kopsd then drops a waiting job. It stops a running job within some 50 ms, at the next point where
  * the job can be paused. Until then kopsd may still read its inputs and write its outputs.
- * kops_buffer_is_busy() tells whether it may, and kops_buffer_wait_idle() blocks until it may not. kops_wait()
- * and kops_submit_and_wait() do not cancel the job: wait again, or call kops_cancel().
+ * kops_buffer_is_busy() returns true as long as it may, and kops_buffer_wait_idle() blocks until it may not.
+ * kops_wait() and kops_submit_and_wait() do not cancel the job: wait again, or call kops_cancel().
  *
  * Signals: a blocking call continues after a signal handler returns. Do not leave any call by longjmp(), by an
  * exception from a signal handler or by pthread_cancel(): the handle is unusable afterwards. Disable
- * cancellation around calls (pthread_setcancelstate()), or call from a thread that is never cancelled. To be
- * able to stop waiting, wait in short steps.
+ * cancellation around calls (pthread_setcancelstate()), or call from a thread that is never cancelled. A thread
+ * that must be able to stop waiting waits in short steps.
  *
  * Memory order: a job sees what this thread stored to its SHARED buffers before kops_submit(). This
  * thread sees the job's output once kops_wait() or the callback has reported it done. Between the
- * two, do not touch the job's outputs and do not write its inputs, or its result is undefined.
+ * two, do not touch the job's outputs and do not write its inputs: the result would be undefined.
  *
  * Errors: functions return 0 (or a count) or a negative KOPS_E_* code. ret_ parameters are written
  * on success only. kops_error() returns a sentence that explains the failure. A failed job does not break the
@@ -156,7 +156,7 @@
  *   - a job that is not sent again should have written them.
  *
  * A job that was out at three deaths of the daemon in a row may have caused them, so it fails in the same
- * way. So does a buffer that was being made at three. A restart loses the content of
+ * way. A buffer that was being made at three deaths in a row fails too. A restart loses the content of
  * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
  * fork(): a handle belongs to the process that opened it. A child that needs kops opens its own handle.
@@ -165,21 +165,21 @@
  *     The parent's connection, jobs and buffers are not disturbed.
  *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
  *     faults, unless the child calls kops_inherit().
- *   - kops_close() in a child closes the descriptors of its copy and frees its memory. It leaves numbers alone
- *     that are other files by now. Until kops_close() or exec(), the child keeps the session alive if the
- *     parent dies without kops_close().
+ *   - kops_close() in a child closes the descriptors of its copy and frees its memory. It does not close
+ *     numbers that are other files by now. Until kops_close() or exec(), the child keeps the session alive if
+ *     the parent dies without kops_close().
  *   - If another thread was in a call on the handle at fork(), the child must not use the copy, and not even
  *     close it.
  *   - vfork() or posix_spawn() with exec() need no care: every descriptor is close-on-exec.
  *
  * Descriptors: a handle keeps a socket, and a memfd for each SHARED buffer. Their numbers are always above 2. A
- * program may close descriptors that it does not know (closefrom(), daemons), and open files of its own
- * under their numbers. Calls notice that: they neither write to nor close a file that is not libkops's.
+ * program may close descriptors that it does not know (closefrom(), daemons), and open its own files under
+ * their numbers. Calls notice that, and neither write to nor close such a file.
  *
  *   - The connection is then lost as in a restart of the daemon, with the same consequences for jobs that are
  *     out and for RESIDENT buffers. The next call connects again.
- *   - SHARED buffers stay mapped where they are, with their content, and are shared again. A buffer that lost
- *     its memfd, or that a job which is out uses, is first copied to a new memfd. That takes 0.5 ms a MiB.
+ *   - SHARED buffers stay mapped where they are, with their content, and are shared again. A buffer is first
+ *     copied to a new memfd if its memfd is lost, or if a job that is out uses it. That takes 0.5 ms a MiB.
  *
  * libkops cannot repair three things:
  *   - Imported memory whose descriptor was closed, unless it was KOPS_GIVEN: jobs that use it fail with
@@ -223,14 +223,14 @@ typedef struct kops_job kops_job;
 
 /* The codes are enum kops_status in kops_types.h. */
 
-/* Short text of a code ("view leaves its buffer"); "unknown error" for others. Static memory. */
+/* Returns the short text of a code ("view leaves its buffer"), or "unknown error". Static memory. */
 const char *kops_strerror(int code);
 
 /* ---- Handles ------------------------------------------------------------------------------ */
 
 /*
- * Set .size = sizeof(kops_options); members that a newer library adds are then left at their
- * defaults, which 0 and NULL always mean.
+ * Set .size = sizeof(kops_options). Members that a newer library adds then have their defaults. 0 and NULL
+ * always mean the default.
  */
 typedef struct kops_options {
 	size_t size;
@@ -242,7 +242,7 @@ typedef struct kops_options {
 	const char *name;    /* shown in lists and the daemon's log, at most 64 bytes; NULL: the program's */
 	uint32_t timeout_ms; /* for blocking calls and for reconnecting; 0: 30000 */
 	/* Blocking calls poll for the answer this long before they sleep; 0: they sleep at once. Polling keeps
-	 * a CPU busy and saves the 5 to 50 µs that waking a thread takes.
+	 * a CPU busy, but saves the 5 to 50 µs that waking a thread takes.
 	 *
 	 * With 0, a call that waits for a repeated job of over 0.1 ms wakes shortly before the job's usual end,
 	 * if CPUs are idle. If another thread takes the CPU, the call moves its own thread to another CPU by
@@ -272,8 +272,8 @@ int kops_open_start(kops **ret_handle, const kops_options *options, char *why, s
 /*
  * Ends the session and frees the handle with all its buffers and jobs, mappings included. Does not block:
  * unfinished jobs and buffers are abandoned, and their callbacks are not called. The daemon cancels such jobs.
- * Until they have stopped it may write imported memory. NULL is allowed. Does nothing inside a callback. In a
- * child of fork() it frees this process's copy only, since the session is the parent's.
+ * It may write imported memory until they have stopped. NULL is allowed. Does nothing inside a callback. In a
+ * child of fork() it frees this process's copy only: the session is the parent's.
  */
 void kops_close(kops *k);
 
@@ -281,7 +281,7 @@ void kops_close(kops *k);
 const char *kops_error(const kops *k);
 
 /*
- * Asks for kopsd's health: 0 when every device passed its last self-check, KOPS_E_FAULT when one did not.
+ * Asks for kopsd's health. Returns 0 if every device passed its last self-check, KOPS_E_FAULT if one did not.
  * Blocks for one round trip, and for a new self-check if the last one is older than a second.
  */
 int kops_ping(kops *k);
@@ -305,8 +305,8 @@ int kops_alloc(kops *k, uint64_t bytes, unsigned flags, const char *device, kops
 
 /*
  * Shares a memfd of yours, sealed with F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL and at least `bytes`
- * long. Blocks. The library keeps a duplicate and its own mapping; fd stays yours. KOPS_READ_ONLY in flags:
- * jobs may only read it. KOPS_GIVEN promises that you close fd and map the memfd nowhere else. Prefer
+ * long. Blocks. The library keeps a duplicate and a mapping of its own; fd stays yours. KOPS_READ_ONLY in
+ * flags: jobs may only read it. KOPS_GIVEN promises that you close fd and map the memfd nowhere else. Prefer
  * kops_alloc(): its memory needs no first touch and no pinning. KOPS_E_FD (kops_error() says what is wrong with
  * fd), KOPS_E_INVALID (bytes is 0), KOPS_E_NOMEM, KOPS_E_QUOTA.
  */
@@ -359,7 +359,7 @@ bool kops_buffer_is_busy(const kops_buffer *buffer);
  */
 int kops_buffer_wait_idle(kops_buffer *buffer, int timeout_ms);
 
-/* Why a buffer could not be made, as a sentence; "" otherwise. Valid until the buffer is freed. */
+/* Returns a sentence that explains why the buffer could not be made; "" otherwise. Valid until it is freed. */
 const char *kops_buffer_error(const kops_buffer *buffer);
 
 /*
@@ -399,7 +399,7 @@ void *kops_inherit(const kops_buffer *buffer);
  * what libkops refuses, and "Errors of jobs" for what the daemon refuses.
  */
 
-/* Bytes of one element; 0 for an unknown dtype. */
+/* Returns the bytes of one element; 0 for an unknown dtype. */
 size_t kops_dtype_size(kops_dtype dtype);
 
 /*
@@ -418,15 +418,15 @@ typedef struct kops_view {
 	uint64_t reserved[2];            /* 0, for what later versions add */
 } kops_view;
 
-/* rows × cols, row-major, ld elements from row to row (0: cols), from byte `offset`. */
+/* Makes a row-major view of rows × cols from byte `offset`, with ld elements from row to row (0: cols). */
 kops_view kops_matrix(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint64_t rows, uint64_t cols,
                       uint64_t ld);
 
-/* Row-major without gaps, any rank. */
+/* Makes a row-major view without gaps, of any rank. */
 kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, uint32_t rank,
                       const uint64_t *shape);
 
-/* The same elements with the last two axes exchanged. For rank 1 it returns a view that no job accepts. */
+/* Exchanges the last two axes of a view. For rank 1 it returns a view that no job accepts. */
 kops_view kops_transposed(kops_view view);
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
@@ -582,15 +582,15 @@ typedef struct kops_attribute {
 
 /*
  * Adds any op, by names: those of the calls above, "a" or "alpha". Attributes that are not given have their
- * defaults. What is wrong with the names of operands and attributes, or with a value's type, is KOPS_E_INVALID.
+ * defaults. KOPS_E_INVALID: a wrong name of an operand or attribute, or a value of a wrong type.
  * KOPS_E_UNSUPPORTED: this libkops does not know the op.
  */
 int kops_job_op(kops_job *job, const char *op, const kops_operand *operands, size_t n_operands,
                 const kops_attribute *attributes, size_t n_attributes, const char *kernel);
 
 /*
- * The type and shape that an output has, given the inputs and attributes of an op: *ret_view is a dense view
- * without buffer. Views of inputs need no buffer here; those of outputs are not looked at. Needs no daemon. On
+ * Computes the type and shape of an output from the inputs and attributes of an op: *ret_view becomes a dense
+ * view without buffer. Views of inputs need no buffer here; views of outputs are ignored. Needs no daemon. On
  * failure *ret_view is untouched and, if why is not NULL, up to why_size bytes of it hold the sentence.
  * KOPS_E_SHAPE, KOPS_E_DTYPE, and the codes of kops_job_op().
  */
@@ -650,25 +650,26 @@ int kops_run_for(kops_job *job, int timeout_ms);
  */
 int kops_submit_and_wait(kops_job *job, int timeout_ms);
 
-/* True between kops_submit() and the end. */
+/* Returns true between kops_submit() and the end of the job. */
 bool kops_job_is_out(const kops_job *job);
 
 /*
  * Asks the daemon to cancel the job. Does not block: kops_wait() tells how the job ended.
  *
  *   - A waiting or paused job ends at once with KOPS_E_CANCELLED.
- *   - A running job ends with it at the next point where it can be paused, between two ops or parts of an op:
- *     within some 50 ms. If it finishes earlier, it ends as usual.
+ *   - A running job ends with this code at the next point where it can be paused, between two ops or parts of
+ *     an op: within some 50 ms. If it finishes earlier, it ends as usual.
  *   - The outputs of a cancelled job are undefined.
  *
  * KOPS_E_STATE when the job is not out.
  */
 int kops_cancel(kops_job *job);
 
-/* Why the job failed, as a sentence; "" otherwise. Valid until the job is submitted again or freed. */
+/* Returns a sentence that explains why the job failed; "" otherwise. Valid until it is submitted again or
+ * freed. */
 const char *kops_job_error(const kops_job *job);
 
-/* After KOPS_E_BUSY: in how many microseconds to submit the job again. Else 0. */
+/* Returns, after KOPS_E_BUSY, in how many microseconds to submit the job again; else 0. */
 uint64_t kops_job_retry_after_us(const kops_job *job);
 
 /*
@@ -693,8 +694,7 @@ typedef struct kops_op_receipt {
 	double bytes;            /* read + written, counted from the shapes */
 	double compute_us;       /* 0 where the device does not time single ops */
 	const char *passed_over; /* why each other kernel was not chosen; may be "" in jobs of many ops */
-	bool larger_errors; /* errors may be larger than the precision allows: the kernel was asked for by name,
-	                       or there is no other */
+	bool larger_errors; /* errors may be larger than allowed: the job named the kernel, or has no other */
 	bool learning;      /* the daemon tries kernels on jobs of this shape: a later one may run another */
 	kops_op_shape shape;
 } kops_op_receipt;
@@ -712,12 +712,12 @@ typedef struct kops_receipt {
 } kops_receipt;
 
 /*
- * What ran and how long each step took; NULL unless the job succeeded. Valid until the job is submitted again
- * or freed. Texts are "" if this process had no memory for them.
+ * Returns what ran and how long each step took; NULL unless the job succeeded. Valid until the job is submitted
+ * again or freed. Texts are "" if this process had no memory for them.
  */
 const kops_receipt *kops_job_receipt(const kops_job *job);
 
-/* The receipt of op i, counted from 0; NULL if i >= n_ops. Valid as long as the job's receipt. */
+/* Returns the receipt of op i, counted from 0; NULL if i >= n_ops. Valid as long as the job's receipt. */
 const kops_op_receipt *kops_receipt_op(const kops_receipt *receipt, size_t i);
 
 /* ---- One-op calls: build, submit, wait ------------------------------------------------------ */
@@ -736,9 +736,9 @@ typedef enum kops_trans {
 
 /*
  * C = alpha * op(A) * op(B) + beta * C, where op() is the matrix or its transpose. op(A) is m × depth, op(B)
- * depth × n, C m × n; all row-major from the start of their buffers, f32 for kops_sgemm(), f64 for
- * kops_dgemm(). lda, ldb and ldc count elements from row to row of the matrix as stored: A is stored as
- * m × depth, with KOPS_T as depth × m. With beta == 0, C is not read. C must not be A or B. For offsets,
+ * is depth × n, and C is m × n. All are row-major from the start of their buffers, f32 for kops_sgemm() and
+ * f64 for kops_dgemm(). A is stored as m × depth, or with KOPS_T as depth × m; B likewise. lda, ldb and ldc
+ * count elements from row to row as stored. With beta == 0, C is not read. C must not be A or B. For offsets,
  * batches and other types use kops_job_gemm().
  *
  * KOPS_E_INVALID for a leading dimension below the stored columns, or an unknown trans; KOPS_E_RANGE for a
@@ -788,14 +788,14 @@ int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops
 /* ---- Living in another event loop ------------------------------------------------------------ */
 
 /*
- * For a program with an event loop of its own. None of these blocks. In each round of the loop:
+ * These calls put a handle into the program's own event loop. None of them blocks. In each round of the loop:
  *   1. Call kops_fd(). It returns -1 between connections. Register the descriptor again whenever it changes: a
  *      new connection never has the number of the last one.
  *   2. Poll it level-triggered for kops_events() (POLLIN, POLLOUT), at most for kops_timeout() ms (-1: no
- *      limit). That is a second at most while jobs are out or buffers are being made, since closing a socket
- *      in this program wakes no poll().
- *   3. Call kops_process(), whatever poll() returned. It runs callbacks. It returns how many jobs ended and
- *      buffers were made, or a negative code when the connection is lost for good.
+ *      limit). While jobs are out or buffers are being made that is at most a second, since no poll() wakes up
+ *      when this program closes the socket.
+ *   3. Call kops_process(), whatever poll() returned. It runs callbacks and returns how many jobs ended
+ *      and buffers were made, or a negative code when the connection is lost for good.
  * If the program closed the descriptor itself, or put another file in its place, kops_fd() returns -1, and step
  * 3 connects again. The loop must not unregister the old number if another file has it by now.
  */
@@ -840,16 +840,15 @@ typedef struct kops_info {
 int kops_query(kops *k, kops_info **ret_info);
 void kops_info_free(kops_info *info);
 
-/* Device or kernel i, counted from 0; NULL if there is none. Kernels are sorted by op. Valid as long as info.
- */
+/* Return device or kernel i, counted from 0, or NULL. Kernels are sorted by op. Valid as long as info. */
 const kops_device_info *kops_info_device(const kops_info *info, size_t i);
 const kops_kernel_info *kops_info_kernel(const kops_info *info, size_t i);
 
 /* ---- Who uses the daemon ----------------------------------------------------------------------- */
 
 /*
- * A user sees itself, and root sees all users. The daemon's setting see-others says who else sees all. Only the
- * library makes these structs. Later versions may add members at the end, as to receipts.
+ * A user sees itself, and root sees all users. The daemon's setting see-others names others who see all. Only
+ * the library makes these structs. Later versions may add members at the end, as to receipts.
  */
 
 /* Sums over jobs. */
@@ -862,7 +861,7 @@ typedef struct kops_usage {
 	                          0: no job was done */
 } kops_usage;
 
-/* A user with sessions, or one of the last 256 or more that had some. */
+/* A user who has sessions, or one of the last 256 or more users who had some. */
 typedef struct kops_user_info {
 	uint32_t uid;
 	uint64_t sessions, buffers;
@@ -925,11 +924,12 @@ int kops_list_sessions(kops *k, kops_list **ret_list);
 int kops_list_jobs(kops *k, uint64_t after, size_t max, kops_list **ret_list);
 void kops_list_free(kops_list *list);
 
-/* The number of items. */
+/* Returns the number of items. */
 size_t kops_list_count(const kops_list *list);
 
-/* Item i, counted from 0; NULL if there is none, or the list has items of another kind. Valid as long as the
- * list. */
+/* Return item i, counted from 0; NULL if there is none, or items are of another kind. Valid as long as the
+ * list.
+ */
 const kops_user_info *kops_list_user(const kops_list *list, size_t i);
 const kops_session_info *kops_list_session(const kops_list *list, size_t i);
 const kops_traced_job *kops_list_job(const kops_list *list, size_t i);

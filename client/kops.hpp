@@ -1,6 +1,6 @@
 /*
- * kops.hpp: kops.h for C++17 and later. Only a header: programs link libkops as C programs do, and kops.h stays
- * the manual. What this adds:
+ * kops.hpp: kops.h for C++17 and later. It is a header only: programs link libkops as C programs do, and kops.h
+ * stays the manual. This header adds:
  *
  *   kopsxx::client    a connection
  *   kopsxx::array<T>  a buffer that holds one matrix or tensor of T, row-major; usable as a range of T
@@ -16,13 +16,13 @@
  *
  * The namespace is kopsxx because kops is a type of kops.h.
  *
- * Ownership. All are handles that move and do not copy; arrays, buffers and jobs keep the connection open that
- * they came from, whichever dies first. One that was moved from, or never made, holds nothing: to use it throws
+ * Ownership. All of these can be moved but not copied. Arrays, buffers and jobs keep their connection open,
+ * whichever dies first. An object that was moved from, or never made, holds nothing: using it throws
  * KOPS_E_STATE. A view (kops_view) owns nothing: keep its array until the job that uses it has ended.
  *
- * Threads, blocking, memory order, restarts and fork() are as kops.h has them: one thread at a time uses a
- * client and what belongs to it, and calls block if the C calls of the same name do. Event loops begin with
- * client::start(), and use alloc_start(), import_start() or make_start().
+ * Threads, blocking, memory order, restarts and fork() are as in kops.h: one thread at a time uses a client and
+ * what belongs to it. Calls block if the C calls of the same name do. Event loops begin with client::start(),
+ * and use alloc_start(), import_start() or make_start().
  */
 #ifndef KOPS_HPP
 #define KOPS_HPP
@@ -66,7 +66,7 @@ class error : public std::runtime_error
 	int code_;
 };
 
-/* The type on the wire of a type in C++. Specialise it for a half or bfloat16 of yours. */
+/* The wire type of a C++ type. Specialise it for your own half or bfloat16. */
 template <class T> struct dtype_of;
 template <> struct dtype_of<float> {
 	static constexpr kops_dtype value = KOPS_F32;
@@ -149,12 +149,13 @@ class buffer
       public:
 	buffer() = default;
 
-	/* NULL for RESIDENT, and in a child of fork(). */
+	/* Returns NULL for RESIDENT memory, and in a child of fork(). */
 	void *data() const
 	{
 		return kops_data(get());
 	}
-	/* In a child of fork(): maps the parent's memory, copied on write. NULL if that cannot be. See
+	/*
+	 * In a child of fork(): maps the parent's memory, copied on write. Returns NULL if that fails. See
 	 * kops_inherit().
 	 */
 	void *inherit() const
@@ -166,8 +167,8 @@ class buffer
 		return kops_size(get());
 	}
 	/*
-	 * Blocks until a started buffer is ready. False: it is still being made after timeout_ms; negative
-	 * waits without limit. Throws why it could not be made.
+	 * Blocks until a started buffer is ready, at most for timeout_ms; negative means no limit. Returns
+	 * false if it is still being made. Throws if it could not be made.
 	 */
 	bool wait(int timeout_ms = -1)
 	{
@@ -178,12 +179,18 @@ class buffer
 		detail::check(held_.get_deleter().k, rc);
 		return true;
 	}
-	/* Whether the daemon may read and write it: a job that names it is out. See kops_buffer_is_busy(). */
+	/*
+	 * Returns true while a job that names the buffer is out: the daemon may read and write it. See
+	 * kops_buffer_is_busy().
+	 */
 	bool is_busy() const
 	{
 		return kops_buffer_is_busy(get());
 	}
-	/* Blocks until no job uses it. False: one still does after timeout_ms; negative means no limit. */
+	/*
+	 * Blocks until no job uses the buffer, at most for timeout_ms; negative means no limit. Returns false
+	 * if one still does.
+	 */
 	bool wait_idle(int timeout_ms = -1)
 	{
 		int rc = kops_buffer_wait_idle(get(), timeout_ms);
@@ -193,7 +200,7 @@ class buffer
 		detail::check(held_.get_deleter().k, rc);
 		return true;
 	}
-	/* Why it could not be made; else "". */
+	/* Why the buffer could not be made; "" otherwise. */
 	const char *failure() const
 	{
 		return kops_buffer_error(get());
@@ -237,12 +244,12 @@ template <class T> class array
 
 	array() = default;
 
-	/* NULL for RESIDENT, and in a child of fork(). */
+	/* Returns NULL for RESIDENT memory, and in a child of fork(). */
 	T *data() const
 	{
 		return static_cast<T *>(bytes_.data());
 	}
-	/* Elements. */
+	/* Number of elements. */
 	std::size_t size() const noexcept
 	{
 		return size_;
@@ -251,7 +258,7 @@ template <class T> class array
 	{
 		return shape_;
 	}
-	/* As a range it is empty where this process has no address of the elements. */
+	/* The range is empty if this process has no address of the elements. */
 	iterator begin() const
 	{
 		return data();
@@ -273,7 +280,7 @@ template <class T> class array
 	}
 #endif
 
-	/* All of it, as an operand. */
+	/* The whole array as an operand. */
 	kopsxx::view view() const
 	{
 		return kops_tensor(bytes_.get(), 0, dtype_of<T>::value, std::uint32_t(shape_.size()),
@@ -291,7 +298,7 @@ template <class T> class array
 	{
 		return bytes_;
 	}
-	/* As buffer::wait(). */
+	/* Does what buffer::wait() does. */
 	bool wait(int timeout_ms = -1)
 	{
 		return bytes_.wait(timeout_ms);
@@ -309,8 +316,10 @@ template <class T> class array
 	std::size_t size_ = 0;
 };
 
-/* Ops that run in order on one device, sent as one message. Calls that add ops return the job, for the next
- * one. */
+/*
+ * Ops that run in order on one device, sent as one message. Calls that add ops return the job, so they can be
+ * chained.
+ */
 class job
 {
       public:
@@ -353,12 +362,15 @@ class job
 	}
 	/* End of members of job */
 
-	/* Has the daemon check and plan it now, so that its first run is as fast as later ones. Blocks. */
+	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
 	void prepare()
 	{
 		added(kops_job_prepare(get()));
 	}
-	/* Submits and blocks until the end. After the client's timeout, or timeout_ms, the job is cancelled. */
+	/*
+	 * Submits the job and blocks until its end. After the client's timeout, or timeout_ms, the job is
+	 * cancelled.
+	 */
 	void run()
 	{
 		ended(kops_run(get()));
@@ -384,8 +396,10 @@ class job
 		    kept.get()));
 		done_ = std::move(kept);
 	}
-	/* False: it is still out after timeout_ms; negative means no limit. Throws what the job failed
-	 * with. */
+	/*
+	 * Blocks until the job is done, at most for timeout_ms; negative means no limit. Returns false if it is
+	 * still out. Throws if the job failed.
+	 */
 	bool wait(int timeout_ms = -1)
 	{
 		int rc = kops_wait(get(), timeout_ms);
@@ -399,13 +413,16 @@ class job
 	{
 		return kops_job_is_out(get());
 	}
-	/* Asks the daemon to withdraw it; one that has begun stops where it can be paused. */
+	/* Asks the daemon to cancel the job; a running one stops at the next point where it can be paused. */
 	void cancel()
 	{
 		added(kops_cancel(get()));
 	}
 
-	/* Of the last run, which succeeded; else KOPS_E_STATE. Valid until the job is submitted again. */
+	/*
+	 * The receipt of the last run; throws KOPS_E_STATE unless it succeeded. Valid until the job is
+	 * submitted again.
+	 */
 	const kops_receipt &receipt() const
 	{
 		const kops_receipt *receipt = kops_job_receipt(get());
@@ -414,7 +431,7 @@ class job
 			throw error(KOPS_E_STATE, "there is no receipt: the job has not succeeded");
 		return *receipt;
 	}
-	/* After KOPS_E_BUSY: microseconds after which room is expected. */
+	/* After KOPS_E_BUSY: in how many microseconds to submit the job again. */
 	std::uint64_t retry_after_us() const
 	{
 		return kops_job_retry_after_us(get());
@@ -458,7 +475,7 @@ class job
 	std::unique_ptr<kops_job, free_job> held_;
 };
 
-/* Where a job goes and when: kops_job_options with its size. */
+/* Where and when a job runs: kops_job_options with its size. */
 struct job_options : kops_job_options {
 	job_options() : kops_job_options{}
 	{
@@ -483,13 +500,13 @@ class client
 	}
 	client(client &&) noexcept = default;
 	client &operator=(client &&) noexcept = default;
-	/* The same, but does not block: see kops_open_start(). */
+	/* Connects without blocking: see kops_open_start(). */
 	static client start(const kops_options &options = kopsxx::options())
 	{
 		return client(kops_open_start, options);
 	}
 
-	/* KOPS_SHARED memory, or KOPS_RESIDENT memory of a device (nullptr: the first). */
+	/* Allocates KOPS_SHARED memory, or KOPS_RESIDENT memory of a device (nullptr: the first). */
 	buffer alloc(std::uint64_t bytes, unsigned flags = KOPS_SHARED, const char *device = nullptr)
 	{
 		kops_buffer *made = nullptr;
@@ -497,7 +514,7 @@ class client
 		detail::check(connection(), kops_alloc(get(), bytes, flags, device, &made));
 		return buffer(k_, made);
 	}
-	/* A sealed memfd of yours. */
+	/* Shares a sealed memfd of yours. */
 	buffer import(int fd, std::uint64_t bytes, unsigned flags = KOPS_SHARED)
 	{
 		kops_buffer *made = nullptr;
@@ -506,8 +523,8 @@ class client
 		return buffer(k_, made);
 	}
 	/*
-	 * These do not block: see kops_alloc_start(). done(status) is called once, as for job::submit(), and
-	 * may be empty. It is not called if the buffer dies before.
+	 * These do not block: see kops_alloc_start(). done(status) is called once, as in job::submit(), and may
+	 * be empty. It is not called if the buffer dies before.
 	 */
 	buffer alloc_start(std::uint64_t bytes, std::function<void(int)> done, unsigned flags = KOPS_SHARED,
 	                   const char *device = nullptr)
@@ -539,7 +556,7 @@ class client
 		                std::move(shape), elements);
 	}
 
-	/* Of 1 to KOPS_RANK_MAX axes, each of one element or more. */
+	/* Makes an array of 1 to KOPS_RANK_MAX axes, each of one element or more. */
 	template <class T>
 	array<T> make(extents shape, unsigned flags = KOPS_SHARED, const char *device = nullptr)
 	{
@@ -560,7 +577,9 @@ class client
 		return job(k_, made);
 	}
 
-	/* One op; blocks until it is done. To repeat an op keep a job: its runs cost less, and have receipts.
+	/*
+	 * Each runs one op and blocks until it is done. To repeat an op keep a job: its runs cost less, and
+	 * have receipts.
 	 */
 	void gemm(double alpha, view a, view b, double beta, view c,
 	          kops_precision precision = KOPS_PRECISION_F32)
@@ -603,7 +622,7 @@ class client
 		detail::check(connection(), kops_ping(get()));
 	}
 	using info = std::unique_ptr<kops_info, void (*)(kops_info *)>;
-	/* Devices and kernels: kops_info_device(info.get(), i). */
+	/* Asks for devices and kernels: kops_info_device(info.get(), i). Blocks. */
 	info query()
 	{
 		kops_info *made = nullptr;
@@ -649,7 +668,7 @@ class client
 	{
 		return kops_timeout(get());
 	}
-	/* How many jobs ended and buffers were made. */
+	/* Returns how many jobs ended and buffers were made. */
 	int process()
 	{
 		return detail::check(connection(), kops_process(get()));

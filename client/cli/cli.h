@@ -2,8 +2,8 @@
  * cli.h: what every command of kops-client and kops-bench shares: exit codes, errors, the connection.
  *
  * A command is one file that exports one struct command. program_main() finds it, parses its options into
- * cli->flags and calls run() with the arguments that are no options. run() returns an exit code; on any but 0
- * it has said why with cli_fail(), which program_main() prints.
+ * cli->flags and calls run() with the remaining arguments. run() returns an exit code. If that is not 0, run()
+ * has set the reason by cli_fail(), and program_main() prints it.
  */
 #ifndef KOPS_CLI_H
 #define KOPS_CLI_H
@@ -28,23 +28,25 @@ struct json;
 /* For commands that ask kopsd and print. */
 struct answer {
 	kops_info *info;
-	kops_list *list; /* NULL: the command asks for none, or kopsd is too old to list */
+	kops_list *list; /* NULL: the command asks for none, or kopsd is too old for lists */
 };
 
 struct command {
 	const char *name;
 	const char *summary; /* one line for -h of the program */
-	const char *usage;   /* what follows the name: "[options] A B" */
+	const char *usage;   /* the part after the name: "[options] A B" */
 	const char *help;    /* below the options: rules, then examples */
 	int min_args, max_args;
-	const char *args_are;             /* "two files, A and B": for errors; NULL: no files */
-	enum option_values args;          /* what the arguments are, or the first of them */
-	const char *op;                   /* whose kernels --kernel may name; NULL: it has no such option */
+	const char *args_are;    /* for errors: "two files, A and B"; NULL: no files */
+	enum option_values args; /* what the arguments, or the first of them, are */
+	const char *op;          /* the op whose kernels --kernel may name; NULL: there is no such option */
 	const struct option_row *options; /* ends with a row without name */
 	const char *json_verb;            /* "verb" in its JSON; NULL: the name */
 	int (*run)(struct cli *cli, char **argv);
-	/* For query_run(): the list that it asks for, NULL: none; what it prints, or the members of the JSON
-	 * document. */
+	/*
+	 * For query_run(). list() asks for a list; NULL: none. text() prints, json() writes the members of the
+	 * document.
+	 */
 	int (*list)(const struct cli *cli, kops_list **ret_list);
 	void (*text)(const struct answer *answer);
 	void (*json)(struct json *json, const struct answer *answer);
@@ -54,31 +56,31 @@ struct cli {
 	const char *program; /* "kops-client" */
 	const struct command *command;
 	struct flags flags;
-	kops *handle; /* by cli_open() */
+	kops *handle; /* opened by cli_open() */
 	double connect_us;
-	uint32_t patience_ms; /* with a kopsd that does not answer, where --timeout is not given; 0: 30 s */
-	bool printed;         /* stdout has a JSON document already */
-	bool silent;          /* fail without a word: the reader of stdout went away */
+	uint32_t patience_ms; /* how long kopsd may not answer, without --timeout; 0: 30 s */
+	bool printed;         /* stdout already has a JSON document */
+	bool silent;          /* fail without a sentence: the reader of stdout went away */
 	char why[CLI_WHY_BYTES];
 };
 
-/* Keeps the sentence and returns code: `return cli_fail(cli, CLI_FAILED, "…", …)`. */
+/* Sets cli->why and returns code: `return cli_fail(cli, CLI_FAILED, "…", …)`. */
 int cli_fail(struct cli *cli, enum cli_exit code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a failed call of libkops: picks the exit code for `status` and keeps `sentence`. */
+/* The same for a failed call of libkops: chooses the exit code for `status` and keeps `sentence`. */
 int cli_fail_kops(struct cli *cli, int status, const char *sentence);
 
-/* Whether a terminal shows how far long calls are. */
+/* Returns true if a terminal shows the progress of long calls. */
 bool cli_shows_progress(const struct cli *cli);
 
-/* Has it show the text, until progress_erase(), if that takes longer than half a second. */
+/* Shows the text if the call lasts longer than half a second, until progress_erase(). */
 void cli_announce(const struct cli *cli, const char *text);
 
 /* Connects cli->handle, as --socket and --timeout say. */
 int cli_open(struct cli *cli);
 
-/* Flushes stdout; fails silently when its reader is gone, with a sentence when it is full. */
+/* Flushes stdout. Fails silently if its reader is gone, and with a sentence if it is full. */
 int cli_flush(struct cli *cli);
 
 /* CLOCK_MONOTONIC in microseconds. */

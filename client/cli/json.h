@@ -1,7 +1,7 @@
 /*
- * json.h: writes one JSON document. Strings are escaped, so that none drives a terminal (printable.h), and
- * numbers keep every digit that matters; numbers that JSON cannot say (NaN, infinities) become null. Text that
- * is no valid UTF-8 has its odd bytes replaced by "?".
+ * json.h: writes one JSON document. Strings are escaped, so that none controls a terminal (printable.h).
+ * Numbers keep all significant digits; those that JSON lacks (NaN, infinities) become null. Invalid bytes of
+ * UTF-8 become "?".
  */
 #ifndef KOPS_CLI_JSON_H
 #define KOPS_CLI_JSON_H
@@ -16,14 +16,14 @@
 struct json {
 	FILE *out;
 	unsigned depth;
-	bool is_line;                /* all in one */
+	bool is_line;                /* the document is one line */
 	bool filled[JSON_DEPTH_MAX]; /* the open object or array has a member */
 };
 
 /* Opens the document: an object with "schema" and "verb". */
 void json_begin(struct json *json, FILE *out, const char *verb);
-void json_begin_plain(struct json *json, FILE *out); /* without the two: a document of somebody else's form */
-void json_begin_line(struct json *json, FILE *out, const char *verb); /* where document follows document */
+void json_begin_plain(struct json *json, FILE *out); /* without the two, for a foreign format */
+void json_begin_line(struct json *json, FILE *out, const char *verb); /* one line, for a series of documents */
 void json_end(struct json *json);                                     /* closes it, with a newline */
 
 /* key is NULL inside an array. */

@@ -11,7 +11,7 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Letters to add, to leave out or to exchange (Levenshtein 1966); n and m up to LENGTH_MAX. */
+/* Returns how many letters to add, leave out or exchange (Levenshtein 1966); n and m up to LENGTH_MAX. */
 static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 {
 	unsigned row[LENGTH_MAX + 1];
@@ -43,7 +43,7 @@ void nearest_offer(struct nearest *nearest, const char *word)
 		return;
 	unsigned d = distance(nearest->word, nearest->length, word, length);
 	if (d >= nearest->distance || 2 * d > nearest->length || 2 * d > length)
-		return; /* short words are near everything */
+		return; /* every word is near a short one */
 	nearest->distance = d;
 	nearest->best = word;
 }

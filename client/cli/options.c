@@ -12,7 +12,7 @@
 #include "nearest.h"
 
 #define ROWS_MAX   40
-#define FIRST_LONG 256 /* getopt's value of row i; letters stay below */
+#define FIRST_LONG 256 /* getopt's value of row i is this plus i; letters are below */
 
 int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...)
 {
@@ -67,7 +67,7 @@ static bool parse_real(const char *text, void *member)
 	return end != text && *end == '\0' && isfinite(real->value);
 }
 
-/* In milliseconds, of 2 (seconds), 500ms, 20us. */
+/* Reads 2 (seconds), 500ms or 20us as milliseconds. */
 static bool read_time(const char *text, double *ret_ms)
 {
 	static const struct {
@@ -171,7 +171,7 @@ const struct option_row *options_find(const struct option_row *rows, const char 
 static void to_getopt(const struct option_row *rows, struct option longs[ROWS_MAX + 1],
                       char shorts[2 * ROWS_MAX + 2])
 {
-	*shorts++ = ':'; /* tell a missing argument from an unknown option */
+	*shorts++ = ':'; /* so that getopt distinguishes a missing argument from an unknown option */
 	for (int i = 0; i < ROWS_MAX && options_is_row(&rows[i]); i++) {
 		int has_arg = rows[i].argument ? required_argument : no_argument;
 		if (rows[i].name)
@@ -195,7 +195,7 @@ static const struct option_row *row_of(const struct option_row *rows, int value)
 	return NULL;
 }
 
-/* "--alpha", "-m" */
+/* Formats "--alpha" or "-m". */
 static const char *dashed(const struct option_row *row, char text[64])
 {
 	if (row->name)
@@ -217,7 +217,7 @@ static int no_option(const struct option_row *rows, const char *word, char *why)
 	                   nearest_hint(&nearest, "--", "-h lists those there are", hint));
 }
 
-/* What getopt said no to: value is '?' or ':', word what it looked at. */
+/* Explains what getopt refused: value is '?' or ':', word what it looked at. */
 static int bad_option(int value, const char *word, const struct option_row *rows, char *why)
 {
 	const struct option_row *row = row_of(rows, optopt);

@@ -10,8 +10,10 @@
 
 #define CLI_WHY_BYTES 1024 /* room for the sentence that tells people what went wrong */
 
-/* Writes that sentence, for code that has no struct cli, and returns KOPS_E_INVALID. why may be NULL, or an
- * argument. */
+/*
+ * Writes an error sentence, for code without struct cli, and returns KOPS_E_INVALID. why may be NULL, or an
+ * argument.
+ */
 int why_invalid(char why[CLI_WHY_BYTES], const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 struct opt_count {
@@ -34,24 +36,24 @@ static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
 	return given.set ? given.value : otherwise;
 }
 
-#define SETTINGS_ATTRIBUTES_MAX 16 /* as kernel.h has it */
-#define FLAGS_OPERANDS_MAX      7  /* inputs, as operation.h has it */
+#define SETTINGS_ATTRIBUTES_MAX 16 /* same as in kernel.h */
+#define FLAGS_OPERANDS_MAX      7  /* inputs; same as in operation.h */
 
-/* An attribute of an op, by its type; numbers and counts in one form, choices by name. */
+/* An attribute of an op, stored by its type; numbers and counts in one form, choices by name. */
 struct described_setting {
 	struct opt_real number;
 	bool flag;
 	const char *word;
 };
 
-/* Of an op, from a verb's options or a job file's settings. All zero: nothing was given. */
+/* Settings of an op, from a verb's options or a job file. All zero: nothing was given. */
 struct settings {
 	struct opt_real alpha, beta, scale;
 	bool log;
 	kops_reduction kind;
 	kops_precision precision;
 	const char *kernel;
-	struct described_setting attributes[SETTINGS_ATTRIBUTES_MAX]; /* of ops that have no member above */
+	struct described_setting attributes[SETTINGS_ATTRIBUTES_MAX]; /* those without a member above */
 };
 
 struct flags {
@@ -79,32 +81,32 @@ struct flags {
 	const char *listen;
 };
 
-/* What is not listed, but may be looked up to complete a word. */
+/* Values that are not listed but may be looked up to complete a word. */
 enum option_values { VALUES_OTHER, VALUES_FILES, VALUES_DEVICES, VALUES_KERNELS, VALUES_OPS };
 
-/* What the values of an option are. */
+/* The kind of an option's values. */
 struct option_type {
 	const char *takes; /* "a number" */
-	/* Words, ended by NULL: the index of the given one, from `first`, goes to the member, an enum. */
+	/* Allowed words, ended by NULL. The member, an enum, gets the index of the given one plus `first`. */
 	const char *const *words;
 	unsigned first;
-	/* Else: reads text into the member; false if it makes no sense. */
+	/* Without words: reads text into the member; returns false if it is invalid. */
 	bool (*parse)(const char *text, void *member);
 	enum option_values values;
 };
 
-extern const struct option_type options_switch; /* bool: yes or no; without an argument, yes */
-/* const char *; the three behind it differ in what completes them */
+extern const struct option_type options_switch; /* bool: yes or no; yes without an argument */
+/* const char *; the last three differ in how they are completed */
 extern const struct option_type options_text, options_file, options_device, options_kernel;
 extern const struct option_type options_count, options_count32; /* struct opt_count; up to UINT32_MAX */
 extern const struct option_type options_real;                   /* struct opt_real, finite */
 extern const struct option_type options_dtype, options_precision, options_priority; /* kops_… */
 extern const struct option_type options_time;     /* uint32_t milliseconds: 2, 0.5, 500ms, 2s, 1min */
-extern const struct option_type options_duration; /* struct opt_real, microseconds: the same, and 20us */
+extern const struct option_type options_duration; /* struct opt_real, microseconds; as above, and 20us */
 
 struct option_row {
 	const char *name;     /* without the dashes */
-	char letter;          /* 0: long form only */
+	char letter;          /* 0: only the long form */
 	const char *argument; /* "FILE"; NULL: a switch */
 	const struct option_type *type;
 	size_t member; /* offset in struct flags */
@@ -120,7 +122,7 @@ struct option_row {
 #define OPTION_TIMEOUT                                                                                         \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
 	       "give up after this time: 2 (seconds), 500ms, 1min; default 30s")
-/* Of verbs that compute. */
+/* For verbs that compute. */
 #define OPTION_TIMEOUT_JOB                                                                                     \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
 	       "give up after this time: 2 (seconds), 500ms, 1min; default: wait while kopsd answers")
@@ -134,7 +136,7 @@ struct option_row {
 #define OPTION_PRECISION                                                                                       \
 	OPTION("precision", 0, "P", precision, op.precision,                                                   \
 	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")
-/* Verbs that compute; OPTIONS_JOB: one op. */
+/* For verbs that compute; OPTIONS_JOB: for one op. */
 #define OPTIONS_RUN                                                                                            \
 	OPTION_DEVICE, OPTION("priority", 0, "P", priority, priority, "normal (default), high or low"),        \
 	    OPTION_TIMEOUT_JOB,                                                                                \
@@ -150,7 +152,7 @@ struct option_row {
 	{                                                                                                      \
 		0                                                                                              \
 	}
-/* With those of every command. */
+/* The options of every command, and the end of the list. */
 #define OPTIONS_END                                                                                            \
 	OPTION(                                                                                                \
 	    "socket", 0, "PATH", file, socket,                                                                 \
@@ -158,26 +160,26 @@ struct option_row {
 	    OPTION("help", 'h', NULL, switch, help, "show this text"), SETTINGS_END
 
 /*
- * Fills *flags from argv[1…], defaults first, and moves the other arguments to the front: *ret_argv and
- * *ret_argc. KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES).
+ * Fills *flags with defaults and then from argv[1…]. Moves the other arguments to the front: *ret_argv and
+ * *ret_argc. Returns KOPS_E_INVALID with a sentence in why (CLI_WHY_BYTES).
  */
 int options_parse(const struct option_row *options, int argc, char **argv, struct flags *flags, int *ret_argc,
                   char ***ret_argv, char *why);
 
-/* False: the end of a list. */
+/* Returns false at the end of a list. */
 bool options_is_row(const struct option_row *row);
 
-/* The row of that name; NULL: there is none. */
+/* Returns the row of that name, or NULL. */
 const struct option_row *options_find(const struct option_row *rows, const char *name);
 
 /*
- * Reads text into the row's member of *flags. KOPS_E_INVALID where it makes no sense, with "NAME takes a
+ * Reads text into the row's member of *flags. If it is invalid, returns KOPS_E_INVALID with "NAME takes a
  * number, not 'x'" in why.
  */
 int options_set(const struct option_row *row, const char *name, const char *text, struct flags *flags,
                 char *why);
 
-/* The option table as -h shows it, on stdout. */
+/* Prints the option table for -h on stdout. */
 void options_help(const struct option_row *rows);
 
 #endif

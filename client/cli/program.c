@@ -12,7 +12,7 @@
 #include "progress.h"
 #include "standard_fds.h"
 
-#define HELP "help" /* a command of every program */
+#define HELP "help" /* every program has this command */
 
 const struct command *program_command(const struct program *program, const char *name)
 {
@@ -48,8 +48,10 @@ static void print_command_help(const struct program *program, const struct comma
 
 /* ---- the command ---- */
 
-/* Options before the command. True with argv[*ret_at] the command; else *ret_exit is what to exit with, and on
- * any but 0 why has a sentence. */
+/*
+ * Parses the options before the command. Returns true with the command in argv[*ret_at]. Otherwise *ret_exit is
+ * the exit code, with a sentence in why if it is not 0.
+ */
 static bool find_command(const struct program *program, int argc, char **argv, struct cli *cli, int *ret_at,
                          int *ret_exit)
 {
@@ -75,7 +77,7 @@ static bool find_command(const struct program *program, int argc, char **argv, s
 	return false;
 }
 
-/* A sentence in why. */
+/* Writes a sentence into why, and returns an exit code. */
 static int refuse_command(const struct program *program, const char *name, char *why)
 {
 	struct nearest nearest = nearest_to(name, strlen(name));
@@ -91,13 +93,16 @@ static int refuse_command(const struct program *program, const char *name, char 
 	return CLI_USAGE;
 }
 
-/* `help help` and `help -h` are `help`. */
+/* Returns true for the names of the help itself, so `help help` and `help -h` are `help`. */
 static bool is_help(const char *name)
 {
 	return strcmp(name, HELP) == 0 || strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0;
 }
 
-/* "help", or "help VERB": what -h prints. An exit code; not CLI_OK: a sentence in why. */
+/*
+ * Does "help" or "help VERB": prints what -h does. Returns an exit code, with a sentence in why if it is not
+ * CLI_OK.
+ */
 static int run_help(const struct program *program, const char *name, char *why)
 {
 	const struct command *command = name ? program_command(program, name) : NULL;
@@ -112,7 +117,7 @@ static int run_help(const struct program *program, const char *name, char *why)
 	return CLI_OK;
 }
 
-/* What could not be parsed may have asked for JSON all the same. */
+/* Returns true if --json is given, even among options that could not be parsed. */
 static bool asks_for_json(int argc, char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -163,7 +168,7 @@ void program_set_characters(void)
 		setlocale(LC_CTYPE, "");
 }
 
-/* The command's exit code, or that of what kept it from running. */
+/* Returns the command's exit code, or that of the failure before it. */
 static int find_and_run(const struct program *program, struct cli *cli, int argc, char **argv,
                         const char **ret_name)
 {

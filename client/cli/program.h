@@ -1,4 +1,4 @@
-/* program.h: main() of a program that is a list of commands: kops-client, and kops-bench beside it. */
+/* program.h: main() of a program that is a list of commands, such as kops-client and kops-bench. */
 #ifndef KOPS_CLI_PROGRAM_H
 #define KOPS_CLI_PROGRAM_H
 
@@ -6,20 +6,20 @@
 
 struct program {
 	const char *name;                      /* "kops-client" */
-	const char *usage;                     /* what follows the name */
+	const char *usage;                     /* the part after the name */
 	const char *summary;                   /* one line */
-	const char *noun;                      /* of a command: "verb" */
-	const char *example;                   /* of a command: "sgemm" */
-	const char *checks;                    /* what exit status 5 means */
+	const char *noun;                      /* what a command is called: "verb" */
+	const char *example;                   /* a command, as an example: "sgemm" */
+	const char *checks;                    /* meaning of exit status 5 */
 	const struct command *const *commands; /* in the order of -h; ends with NULL */
-	/* A command of another program that is looked for here, and where it is. NULL: none. */
+	/* A command that belongs to another program, and where to find it. NULL: none. */
 	const char *elsewhere, *where;
 };
 
-/* Before the command. */
+/* Options before the command. */
 extern const struct option_row program_options[];
 
-/* Of -h, and of the manual pages; %s: what exit status 5 means. */
+/* Notes of -h and the manual pages; %s: the meaning of exit status 5. */
 #define PROGRAM_NOTES                                                                                          \
 	"Data and JSON go to stdout, everything else to stderr. In JSON, infinity and NaN are written as\n"    \
 	"null, and a failure is a document with \"ok\": false.\n"
@@ -27,19 +27,19 @@ extern const struct option_row program_options[];
 	"0 done, 1 failed, 2 wrong usage, 3 cannot connect to kopsd, 4 timeout, 5 %s;\n"                       \
 	"as shells see it, 130 after Ctrl-C, which cancels the job and leaves no partial file.\n"
 
-/* NULL if there is none. */
+/* Returns NULL if there is no such command. */
 const struct command *program_command(const struct program *program, const char *name);
 
-/* What is shown is UTF-8 whatever the locale, and numbers are written as in C. */
+/* Makes output UTF-8 in any locale. Numbers are written as in C. */
 void program_set_characters(void);
 
 /*
- * Why the command failed: on stderr and, with --json where nothing was printed, as a document on stdout. name:
- * as the user gave the command; NULL: it gave none.
+ * Reports why the command failed, on stderr and, with --json if nothing was printed, as a document on stdout.
+ * name: the command as the user gave it; NULL: none.
  */
 void program_report_failure(const struct cli *cli, const char *name, int code);
 
-/* All of main(). An exit code. */
+/* Does everything for main(). Returns an exit code. */
 int program_main(const struct program *program, int argc, char **argv);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "show.h"
 
-#define ERASE           "\r\x1b[K" /* to the line's start, and all from there on */
+#define ERASE           "\r\x1b[K" /* go to the start of the line and erase it */
 #define COLUMNS_DEFAULT 80
 
 #define ANNOUNCE_US 500000
@@ -26,15 +26,15 @@ bool progress_is_possible(void)
 	return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
 }
 
-/* In the background the terminal is somebody else's: a shell's prompt, or another program. */
+/* Returns false in the background, where the terminal belongs to a shell's prompt or another program. */
 static bool is_in_foreground(void)
 {
 	pid_t group = tcgetpgrp(STDERR_FILENO);
 
-	return group < 0 || group == getpgrp(); /* below 0: it is no terminal that has one */
+	return group < 0 || group == getpgrp(); /* below 0: stderr is no controlling terminal */
 }
 
-/* Less one: writing into the last column may move the cursor to the next line. */
+/* Leaves one column out: writing into the last one may move the cursor to the next line. */
 static int columns(void)
 {
 	struct winsize size;
@@ -43,7 +43,7 @@ static int columns(void)
 	return (is_known ? size.ws_col : COLUMNS_DEFAULT) - 1;
 }
 
-/* A terminal that takes nothing is no reason to fail. */
+/* Ignores failures of the terminal. */
 static void put(const char *text)
 {
 	ssize_t n = write(STDERR_FILENO, text, strlen(text));
@@ -51,7 +51,7 @@ static void put(const char *text)
 	(void)n;
 }
 
-/* A timer's signal: calls of libkops that wait go on after it. */
+/* Sets a timer that sends a signal. Blocking calls of libkops continue after it. */
 static void set_timer(suseconds_t us)
 {
 	setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = us}, NULL);

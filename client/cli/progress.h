@@ -1,26 +1,25 @@
 /*
- * progress.h: one line on the terminal that says how far a long call is. It is written over again and again,
- * and erased before anything else is printed.
+ * progress.h: shows on one line of the terminal how far a long call is. The line is overwritten each time, and
+ * erased before anything else is printed.
  */
 #ifndef KOPS_CLI_PROGRESS_H
 #define KOPS_CLI_PROGRESS_H
 
 #include <stdbool.h>
 
-/* Whether there is a terminal behind stderr that can erase a line. */
+/* Returns true if stderr is a terminal that can erase a line. */
 bool progress_is_possible(void);
 
-/* Shows the text in place of what was shown, cut to the width of the terminal; nothing while in the background.
- */
+/* Replaces the shown text, cut to the width of the terminal. Does nothing in the background. */
 void progress_show(const char *text);
 
 /*
- * Shows a text that lives on, and fits into a line, half a second from now, unless something is shown or erased
- * before: for a call that does not return in between.
+ * Shows a text in half a second, unless something is shown or erased before; for a call that does not return
+ * meanwhile. The text must stay valid and fit into a line.
  */
 void progress_announce(const char *text);
 
-/* Nothing is shown any more, nor will be. May be called by signal handlers. */
+/* Erases the line and cancels an announced text. Async-signal-safe. */
 void progress_erase(void);
 
 #endif

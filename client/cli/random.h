@@ -9,7 +9,7 @@ struct random {
 	uint64_t state;
 };
 
-/* A fresh seed from the kernel, at most 32 bits, so that people can copy it. */
+/* Returns a fresh seed from the kernel, at most 32 bits, so that people can copy it. */
 static inline uint64_t random_seed(void)
 {
 	uint32_t seed = 1;
@@ -35,13 +35,13 @@ static inline uint64_t random_next(struct random *random)
 	return x * 0x2545f4914f6cdd1du;
 }
 
-/* n > 0; the bias for n far below 2^64 is of no account here. */
+/* n > 0. The bias is negligible, since n is far below 2^64 here. */
 static inline uint64_t random_below(struct random *random, uint64_t n)
 {
 	return random_next(random) % n;
 }
 
-/* Uniform in [-1, 1). */
+/* Returns a number uniform in [-1, 1). */
 static inline double random_unit(struct random *random)
 {
 	return (double)(int64_t)random_next(random) * 0x1p-63;

@@ -10,7 +10,7 @@
 #define CORNER_ROWS    4
 #define CORNER_COLUMNS 6
 
-/* Three significant digits, as people read them. */
+/* Formats three significant digits. */
 static struct show_text scaled(double value, const char *unit)
 {
 	struct show_text t;
@@ -20,7 +20,7 @@ static struct show_text scaled(double value, const char *unit)
 	return t;
 }
 
-/* In the first of n units, each `step` of the one before, that leaves less than `most`. */
+/* Formats the value in the first of n units, each `step` of the one before, in which it is less than `most`. */
 static struct show_text in_units(double value, double step, double most, const char *const *units, size_t n)
 {
 	size_t i = 0;
@@ -114,8 +114,10 @@ struct show_line show_op(const char *op, const kops_op_shape *shape)
 	return t;
 }
 
-/* Bytes of the character at `at`, its columns, and how it is shown: itself, or "?" where a terminal must not
- * get it. */
+/*
+ * Returns the bytes of the character at `at`, its columns, and how it is shown: itself, or "?" if it could
+ * control a terminal.
+ */
 static unsigned next_character(const char *at, int *ret_columns, const char **ret_shown)
 {
 	size_t unprintable = unprintable_bytes(at);
@@ -160,7 +162,7 @@ struct show_line show_cut(const char *text, int most)
 		memcpy(t.text + used, shown, n);
 		all += columns;
 		used += n;
-		marked = all < most ? used : marked; /* here there would be a column for the mark */
+		marked = all < most ? used : marked; /* the last place with a column left for the mark */
 		text += read;
 	}
 	return t;

@@ -20,7 +20,7 @@ unsigned utf8_decode(const char *at, uint32_t *ret_point)
 	return n > 1 && (point < least[n] || point > 0x10ffff || surrogate) ? 0 : n;
 }
 
-/* wcwidth() knows characters beyond ASCII only where the locale does: see program_set_characters(). */
+/* wcwidth() knows characters beyond ASCII only if the locale does: see program_set_characters(). */
 int utf8_columns(uint32_t point)
 {
 	int columns = wcwidth((wchar_t)point);

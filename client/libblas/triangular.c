@@ -5,7 +5,6 @@
 
 #include "compute.h"
 
-/* One of the halves. */
 struct half {
 	int64_t begin, extent; /* rows and columns of the triangle */
 };

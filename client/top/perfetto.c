@@ -66,7 +66,7 @@ static int64_t begin_of(const struct span *s, int group)
 	return group == DEVICES ? s->started_ns : s->arrived_ns;
 }
 
-/* Of two that begin at once, the longer comes first. */
+/* Sorts by the beginning; of two that begin at once, the longer comes first. */
 static int compare(const void *a, const void *b, void *group)
 {
 	const struct span *x = a, *y = b;

@@ -15,8 +15,7 @@ struct show_text rows_user(uint32_t uid); /* "alice"; the number if it has no na
 #define ROWS_OP_COLUMNS 30
 /* Formats a job as "gemm f32 512×512×64 +3": its first op, its size, and how many ops follow. */
 struct show_line rows_op(const char *op, const kops_op_shape *shape, uint32_t n_ops);
-struct show_line
-rows_running(const kops_running_job *job); /* the same with "120/760, 5.00 s of 38.0 s"; NULL: "" */
+struct show_line rows_running(const kops_running_job *job); /* also "120/760, 5.00 s of 38.0 s"; NULL: "" */
 
 /* Prints the table of stats. */
 void rows_users(FILE *out, const kops_list *users);

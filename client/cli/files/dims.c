@@ -9,7 +9,7 @@ static const char *const file_names[3] = {"op(A)", "op(B)", "C"};
 static const char axis_names[DIMS_AXES] = {'M', 'N', 'K'};
 static const char axis_letters[DIMS_AXES] = {'m', 'n', 'k'};
 
-/* What is known of M, N and K so far, and from where, for errors. */
+/* The extents of M, N and K that are known so far, and their origins, for errors. */
 struct known {
 	bool set[DIMS_AXES];
 	uint64_t value[DIMS_AXES];
@@ -25,7 +25,7 @@ static void learn(struct known *known, enum dims_axis axis, uint64_t value, cons
 
 static bool is_square(uint64_t n, uint64_t *ret_root)
 {
-	*ret_root = (uint64_t)(sqrt((double)n) + 0.5); /* exact where it counts: roots are below 2^32 */
+	*ret_root = (uint64_t)(sqrt((double)n) + 0.5); /* exact, since roots that matter are below 2^32 */
 	return *ret_root * *ret_root == n;
 }
 
@@ -38,7 +38,7 @@ static int check_elements(const char *path, uint64_t bytes, size_t elem, char *w
 	    path, bytes, elem, elem);
 }
 
-/* Whether a file has rows × cols elements. what: "c as C"; label: "M×N = " or nothing. */
+/* Checks that a file has rows × cols elements. what: "c as C"; label: "M×N = " or "". */
 static int check_size(const char *what, uint64_t bytes, size_t elem, const char *label, uint64_t rows,
                       uint64_t cols, char *why)
 {
@@ -55,7 +55,7 @@ static int check_size(const char *what, uint64_t bytes, size_t elem, const char 
 	return 0;
 }
 
-/* Takes the shape of a file that tells it; f says which operand it is. */
+/* Takes the shape from a file that has one; f says which operand it is. */
 static int learn_shape(struct known *known, const struct source *s, int f, bool transposed, char *why)
 {
 	char from[128];
@@ -79,7 +79,7 @@ static int learn_shape(struct known *known, const struct source *s, int f, bool 
 	return 0;
 }
 
-/* Finds the second extent of a raw file whose first is known. */
+/* Computes the second extent of a raw file whose first is known. */
 static int divide(struct known *known, const struct source *s, int f, size_t elem, char *why)
 {
 	for (int i = 0; i < 2; i++) {
@@ -98,7 +98,9 @@ static int divide(struct known *known, const struct source *s, int f, size_t ele
 	return 0;
 }
 
-/* Two raw files of one square size and nothing else to go by; else all axes have to be known. */
+/*
+ * If no axis is known, takes two raw files of one square size as squares. Fails unless all axes are known then.
+ */
 static int complete(struct known *known, const struct source *a, const struct source *b, size_t elem, char *why)
 {
 	uint64_t root;

@@ -7,7 +7,7 @@
 #include "common/half.h"
 #include "dtype.h"
 
-/* Types without roundings have zeros. */
+/* Types without rounding have zeros. */
 static const struct element_type types[DTYPE_COUNT + 1] = {
     [KOPS_F32] = {0x1p-24, FLT_MAX, FLT_MIN}, [KOPS_F64] = {0x1p-53, DBL_MAX, DBL_MIN},
     [KOPS_F16] = {0x1p-11, 65504, 0x1p-14},   [KOPS_BF16] = {0x1p-8, 0x1.fep127, FLT_MIN},
@@ -51,7 +51,7 @@ static int32_t put_i32(double value)
 	return value <= INT32_MIN ? INT32_MIN : value >= INT32_MAX ? INT32_MAX : (int32_t)value;
 }
 
-/* One in memory. */
+/* An element in memory. */
 union element {
 	double aligned;
 	int32_t i32;
@@ -136,7 +136,7 @@ uint64_t elements_count(const struct elements *e)
 	return elements_rows(e) * elements_columns(e);
 }
 
-/* Element `first` of a row. */
+/* Returns the address of element `first` of a row. */
 static const unsigned char *find(const struct elements *e, uint64_t row, uint64_t first)
 {
 	int64_t at = (int64_t)first * e->strides[e->rank - 1];

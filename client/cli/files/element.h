@@ -9,21 +9,23 @@
 
 struct element_type {
 	double roundoff; /* half the distance from 1 to the next number: 2^-24 for f32 */
-	double largest;  /* finite */
-	double smallest; /* normal */
+	double largest;  /* largest finite number */
+	double smallest; /* smallest normal number */
 };
 const struct element_type *element_type(kops_dtype dtype);
-const char *element_type_name(kops_dtype dtype); /* "f32"; "?" for no dtype */
+const char *element_type_name(kops_dtype dtype); /* "f32"; "?" for an invalid dtype */
 
-/* What a complex number is two of, side by side; of other types themselves. */
+/* Returns the type of the two parts of a complex type; other types themselves. */
 kops_dtype element_component(kops_dtype dtype);
 
-/* Bytes of a dense array; false: more than memory can hold. Without elements it has none, whatever else. */
+/* Computes the bytes of a dense array; 0 if it has no elements. Returns false if memory could not hold it. */
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes);
 
-/* Of a complex number the real part. */
+/* Returns the element; of a complex number the real part. */
 double element_get(kops_dtype dtype, const void *at);
-/* Rounds to nearest, ties to even; an i32 towards 0, into its range, NaN to 0. Both parts of a complex number.
+/*
+ * Rounds to nearest, ties to even. An i32 is rounded towards 0 into its range; NaN becomes 0. Sets both parts
+ * of a complex number.
  */
 void element_put(kops_dtype dtype, void *at, double value);
 
@@ -36,12 +38,12 @@ struct elements {
 	int64_t strides[KOPS_RANK_MAX]; /* elements */
 };
 
-/* Of a view into a SHARED buffer. */
+/* The elements of a view into a SHARED buffer. */
 struct elements elements_of(const kops_view *view);
-/* Of dense memory with the shape of another array. */
+/* The elements of dense memory with the shape of another array. */
 struct elements elements_dense(const void *data, const struct elements *shape);
 
-/* The real (0) or imaginary (1) parts of complex numbers; of other types part 0 is the array itself. */
+/* Returns the real (0) or imaginary (1) parts of complex numbers. Part 0 of other types is the array itself. */
 struct elements elements_part(const struct elements *e, unsigned part);
 
 uint64_t elements_count(const struct elements *e);
@@ -49,11 +51,11 @@ uint64_t elements_columns(const struct elements *e); /* the last extent */
 uint64_t elements_rows(const struct elements *e);    /* the product of the others */
 
 /*
- * Elements [first, first + n) of row `row` as doubles; rows are counted over all axes but the last, in
+ * Converts elements [first, first + n) of row `row` to doubles. Rows are counted over all axes but the last, in
  * C order. out has room for n.
  */
 void elements_row(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, double *out);
-/* The same as they are, side by side. */
+/* Copies the same elements unchanged, without gaps. */
 void elements_gather(const struct elements *e, uint64_t row, uint64_t first, uint64_t n, void *out);
 
 #endif

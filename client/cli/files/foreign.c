@@ -8,22 +8,22 @@
 
 #include "cli.h"
 
-#define TEXT_BYTES 4096 /* looked at */
+#define TEXT_BYTES 4096 /* examined for text */
 
 struct format {
-	const char *ending; /* of names, in any case; "": names do not tell */
+	const char *ending; /* end of such files' names, in any case; "": names do not tell */
 	const char *is;
-	const char *module; /* of Python, beside numpy; "" for none */
+	const char *module; /* Python module needed beside numpy; "": none */
 	const char *before,
-	    *after;        /* the file's name, in what reads it; NULL: it has to be unpacked. %s: a member */
-	const char *note;  /* about that; may have a %s for the file's name */
-	const char *magic; /* how such a file begins, with ANY for any byte; NULL: it does not tell */
+	    *after;        /* Python code around the file's name; NULL: unpack it first. %s: a member */
+	const char *note;  /* advice to add; may have a %s for the file's name */
+	const char *magic; /* how such files begin, with ANY for any byte; NULL: they begin in many ways */
 	size_t magic_bytes;
 };
 
 /*
- * Raw elements may begin with any bytes. So four bytes of a magic are known at least: it refuses one random
- * file in four thousand million, and as numbers most are far from what matrices hold.
+ * A magic of at least four known bytes. Raw elements may begin with any bytes: four refuse one random file in
+ * four thousand million. As numbers, most magics are far from what matrices hold.
  */
 #define MAGIC(bytes) bytes, sizeof(bytes) - 1
 #define NO_MAGIC     NULL, 0
@@ -47,7 +47,7 @@ static const struct format formats[] = {
     {".parquet", "a Parquet table", ", pandas", "pandas.read_parquet(", ")", "", MAGIC("PAR1")},
     {".pt", "a PyTorch file", ", torch", "torch.load(", ")", TRUST, MAGIC("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46")},
     {".pth", "a PyTorch file", ", torch", "torch.load(", ")", TRUST, NO_MAGIC},
-    /* What follows the protocol's number is an array, a list or a dict, or, since 4, a length below 4 GiB. */
+    /* The protocol's number is followed by an array, a list or a dict or, since 4, by a length below 4 GiB. */
     {".pkl", PICKLE, MAGIC("\200\2cnumpy")},
     {".pickle", PICKLE, MAGIC("\200\3cnumpy")},
     {"", PICKLE, MAGIC("\200\2?q\0")},
@@ -57,14 +57,14 @@ static const struct format formats[] = {
     {".zip", "a zip archive", "", UNPACK, NO_MAGIC},
     {".tar", "a tar archive", "", UNPACK, NO_MAGIC},
     {".gz", "compressed data", "", UNPACK, MAGIC("\x1f\x8b\x08\0")}, /* without a name in it */
-    {"", "compressed data", "", UNPACK, MAGIC("\x1f\x8b\x08\x08")},  /* with */
+    {"", "compressed data", "", UNPACK, MAGIC("\x1f\x8b\x08\x08")},  /* with a name */
     {".bz2", "compressed data", "", UNPACK, MAGIC("BZh91AY&SY")},
     {".xz", "compressed data", "", UNPACK, MAGIC("\3757zXZ")},
     {".zst", "compressed data", "", UNPACK, MAGIC("\x28\xb5\x2f\xfd")},
 };
 #define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
 
-/* Of text, told by the mark before it. */
+/* Encodings of text, recognized by the byte order mark. */
 static const struct encoding {
 	const char *mark;
 	size_t mark_bytes;
@@ -76,12 +76,12 @@ static const struct encoding {
     {MAGIC("\xff\xfe"), true, ", encoding='utf-16'"},
     {MAGIC("\xfe\xff"), true, ", encoding='utf-16'"},
     {MAGIC("\xef\xbb\xbf"), false, ", encoding='utf-8-sig'"},
-    {MAGIC(""), false, ""}, /* the last: every file begins so */
+    {MAGIC(""), false, ""}, /* last: every file begins so */
 };
 
-/* What a file is, and how Python is told the encoding of text. */
+/* The format of a file, and how Python learns the encoding of text. */
 struct finding {
-	const struct format *format; /* NULL: nothing else than elements */
+	const struct format *format; /* NULL: elements */
 	const char *read_as;
 };
 
@@ -116,8 +116,8 @@ static bool is_printable(unsigned char c)
 }
 
 /*
- * Elements can be printable by chance or, as bf16 from 10 to 15, by rule. Text has lines as well, or is nothing
- * but numbers.
+ * Returns true for text. Elements can be printable by chance, or by rule, such as bf16 from 10 to 15. So text
+ * must also have several lines, or nothing but numbers.
  */
 static bool is_text(const unsigned char *head, size_t len)
 {
@@ -158,7 +158,7 @@ static struct finding by_content(const unsigned char *head, size_t len)
 	return (struct finding){NULL, ""};
 }
 
-/* Shell and Python take such a name as it stands, between quotation marks. */
+/* Returns true if shell and Python take the name as it is, between quotation marks. */
 static bool is_plain(const char *path)
 {
 	for (; *path; path++)
@@ -167,7 +167,7 @@ static bool is_plain(const char *path)
 	return true;
 }
 
-/* Of the first array of a .npz, which has it as NAME.npy in its first 4 KiB; else a word for it. */
+/* Names the first array of a .npz, which has it as NAME.npy in its first 4 KiB; else a placeholder. */
 static void name_member(const unsigned char *head, size_t len, char out[64])
 {
 	enum { LENGTH = 26, NAME = 30 };
@@ -183,7 +183,9 @@ static void name_member(const unsigned char *head, size_t len, char out[64])
 		strcpy(out, "NAME");
 }
 
-/* What reads it in Python, as numbers; a complex array is refused there, and not cut. */
+/*
+ * Suggests the Python code that reads the file as numbers; it refuses complex arrays instead of cutting them.
+ */
 static int refuse_foreign(const char *path, const struct finding *found, const char *member, const char *shown,
                           const char *otherwise, char *why)
 {

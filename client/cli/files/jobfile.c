@@ -29,7 +29,9 @@ static bool is_name(const char *word)
 	return n > 0 && n < JOBFILE_NAME_BYTES && word[n] == '\0' && !isdigit((unsigned char)word[0]);
 }
 
-/* Ends the word that starts at *text, in place; *text then points behind it. "=" is one behind the first. */
+/*
+ * Ends the word that starts at *text, in place, and moves *text behind it. The first "=" is a word of its own.
+ */
 static int cut_word(struct line *line, char **text)
 {
 	static char equals[] = "=";
@@ -47,7 +49,7 @@ static int cut_word(struct line *line, char **text)
 		line->words[line->n++] = start;
 	if (*end == '=')
 		line->words[line->n++] = equals;
-	*text = *end == '#' ? end + strlen(end) : end + (*end != '\0'); /* a comment is never looked at */
+	*text = *end == '#' ? end + strlen(end) : end + (*end != '\0'); /* skip the comment */
 	*end = '\0';
 	return 0;
 }
@@ -62,7 +64,7 @@ static int split(struct line *line, char *text)
 	return rc;
 }
 
-/* The index of a value; -1: there is none. */
+/* Returns the index of a value, or -1. */
 static int find(const struct jobfile *file, const char *name)
 {
 	for (size_t i = 0; i < file->n_values; i++)
@@ -108,7 +110,7 @@ static const struct option_row *find_setting(const struct operation *op, const c
 	return row == NULL && op && op->settings ? options_find(op->settings, name) : row;
 }
 
-/* NAME or NAME' */
+/* Parses NAME or NAME'. */
 static int parse_operand(struct line *line, struct jobfile_value *value, unsigned i, char *word)
 {
 	struct jobfile_operand *operand = &value->operands[i];
@@ -121,7 +123,7 @@ static int parse_operand(struct line *line, struct jobfile_value *value, unsigne
 	return look_up(line, word, &operand->value);
 }
 
-/* key=value */
+/* Parses key=value. */
 static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
 {
 	const struct operation *op = value->op;
@@ -141,7 +143,7 @@ static int parse_setting(struct line *line, struct jobfile_value *value, char *w
 	return options_set(row, word, text, &value->flags, line->why);
 }
 
-/* The i-th of those that have no NAME= before them. */
+/* Parses the i-th operand without NAME= before it. */
 static int parse_required(struct line *line, struct jobfile_value *value, unsigned i, char *word)
 {
 	if (i < operation_required(value->op))
@@ -191,7 +193,7 @@ static int parse_load(struct line *line, struct jobfile_value *value)
 	return rc;
 }
 
-/* What follows "name =". */
+/* Parses what follows "name =". */
 static int parse_right(struct line *line, struct jobfile_value *value)
 {
 	char names[128];

@@ -1,6 +1,6 @@
 /*
- * jobfile.h: the text files of `kops-client run`; docs/job-files.md describes them to users. Parsing only: no
- * file named in one is touched.
+ * jobfile.h: parses the text files of `kops-client run`; docs/job-files.md describes them to users. Opens none
+ * of the files that they name.
  */
 #ifndef KOPS_CLI_FILES_JOBFILE_H
 #define KOPS_CLI_FILES_JOBFILE_H
@@ -14,8 +14,8 @@
 #define JOBFILE_NAME_BYTES 64
 
 struct jobfile_operand {
-	bool is_given;  /* else it is an optional one */
-	unsigned value; /* index into values, below that of the value that uses it */
+	bool is_given;  /* else an optional operand that is absent */
+	unsigned value; /* index into values; below that of the value that uses it */
 	bool transposed;
 };
 
@@ -28,7 +28,7 @@ struct jobfile_value {
 	struct jobfile_operand operands[STEP_INPUTS_MAX];
 	bool has_old; /* c=NAME */
 	unsigned old;
-	bool over_old; /* nothing else needs that matrix: the result may take its place */
+	bool over_old; /* no other line needs that matrix: the result may overwrite it */
 	/* load */
 	const char *path;
 	struct flags flags; /* KEY=VALUE, as the options of that name; rows= and cols= are m and n */
@@ -41,11 +41,11 @@ struct jobfile_save {
 };
 
 struct jobfile {
-	const char *path; /* for errors */
+	const char *path; /* for error sentences */
 	size_t n_values, n_saves;
 	struct jobfile_value values[JOBFILE_VALUES_MAX];
 	struct jobfile_save saves[JOBFILE_SAVES_MAX];
-	char *text; /* what the strings above point into */
+	char *text; /* the text that the strings above point into */
 };
 
 /*

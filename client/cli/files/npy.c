@@ -9,7 +9,7 @@
 #include "cli.h"
 #include "files/element.h"
 
-/* Behind the byte order. */
+/* The part of a dtype after its byte order. */
 static const struct {
 	kops_dtype dtype;
 	const char *descr;
@@ -17,7 +17,7 @@ static const struct {
               {KOPS_I32, "i4"}, {KOPS_C64, "c8"}, {KOPS_C128, "c16"}};
 #define N_DESCRS (sizeof(descrs) / sizeof(descrs[0]))
 
-/* What else NumPy saves: what to do about it, in place of a conversion that would lose something. */
+/* Dtypes that NumPy also saves, with advice: converting them would lose something. */
 static const struct {
 	const char *kinds; /* NumPy's letters */
 	const char *hint;
@@ -52,7 +52,7 @@ static bool take(const char **at, const char *word)
 	return true;
 }
 
-/* A quoted string; no escapes, as NumPy's keys and dtypes have none. */
+/* Reads a quoted string, without escapes: NumPy's keys and dtypes have none. */
 static bool read_text(const char **at, char *out, size_t size)
 {
 	const char *quote = take(at, "'") ? "'" : "\"";
@@ -77,7 +77,7 @@ static bool read_count(const char **at, uint64_t *ret)
 		return false;
 	errno = 0;
 	*ret = strtoull(*at, &end, 10);
-	*at = *end == 'L' ? end + 1 : end; /* Python 2 */
+	*at = *end == 'L' ? end + 1 : end; /* Python 2 wrote 3L */
 	return errno == 0;
 }
 
@@ -183,7 +183,7 @@ static int read_dictionary(const char *at, struct npy_header *h, char *why)
 
 /* ---- the whole ---- */
 
-/* Where the dictionary is. Version 1 has a 16-bit length, versions 2 and 3 a 32-bit one. */
+/* Finds the dictionary. Its length has 16 bits in version 1, and 32 bits in versions 2 and 3. */
 static int find_dictionary(const unsigned char *bytes, size_t len, size_t *ret_start, size_t *ret_length,
                            char *why)
 {
@@ -258,7 +258,7 @@ size_t npy_format(kops_dtype dtype, uint32_t rank, const uint64_t *shape, char o
 		used += (size_t)snprintf(out + used, 256 - used, d + 1 < rank ? "%" PRIu64 ", " : "%" PRIu64,
 		                         shape[d]);
 	used += (size_t)snprintf(out + used, 256 - used, "%s), }", rank == 1 ? "," : "");
-	out[used] = ' '; /* over snprintf's NUL */
+	out[used] = ' '; /* replaces snprintf's NUL */
 	size_t total = (used + 1 + 63) / 64 * 64;
 	out[total - 1] = '\n';
 	out[prefix - 2] = (char)((total - prefix) & 0xff);

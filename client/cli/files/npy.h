@@ -13,8 +13,8 @@
 #define NPY_HEADER_MAX  16384 /* longer headers are refused; NumPy writes 128 bytes */
 
 struct npy_header {
-	kops_dtype dtype; /* bf16 where is_untyped, else any other */
-	bool is_untyped;  /* two bytes each, as ml_dtypes.bfloat16 is saved: .npy has no name for it */
+	kops_dtype dtype; /* bf16 if is_untyped, else any other */
+	bool is_untyped;  /* elements of two bytes, as ml_dtypes.bfloat16 is saved: .npy has no name for it */
 	bool is_swapped;  /* big-endian */
 	uint32_t rank;    /* 1 … KOPS_RANK_MAX; a rank of 0 is read as one element of rank 1 */
 	uint64_t shape[KOPS_RANK_MAX];
@@ -31,7 +31,10 @@ int npy_parse(const unsigned char *bytes, size_t len, struct npy_header *ret, ch
 
 bool npy_is_name(const char *path); /* it ends in .npy */
 
-/* Writes the header of a C-ordered array, a multiple of 64 bytes; its length. bf16 as ml_dtypes.bfloat16 is. */
+/*
+ * Writes the header of a C-ordered array, and returns its length, a multiple of 64. bf16 becomes
+ * ml_dtypes.bfloat16.
+ */
 size_t npy_format(kops_dtype dtype, uint32_t rank, const uint64_t *shape, char out[256]);
 
 #endif

@@ -17,17 +17,17 @@
 
 struct sink {
 	const char *path;              /* as the user wrote it */
-	char target[PATH_MAX];         /* where it is put: symbolic links are resolved */
-	char temporary[PATH_MAX + 32]; /* beside that; "": there is none */
+	char target[PATH_MAX];         /* the file to write, with symbolic links resolved */
+	char temporary[PATH_MAX + 32]; /* the name beside it until it is complete; "": none */
 	int fd;
 	bool npy;
-	struct sink *next; /* of those with a temporary name */
+	struct sink *next; /* next sink with a temporary name */
 };
 
-/* Whose temporary names a signal handler must remove; changed with those signals blocked. */
+/* Sinks whose temporary names a signal handler must remove. Changed only with those signals blocked. */
 static struct sink *volatile doomed;
 
-/* What else is done first; async-signal-safe. */
+/* What the handler calls first; async-signal-safe. */
 static void (*before_the_end)(void);
 
 static void remove_doomed(int signal_number)
@@ -63,7 +63,7 @@ static void hold_signals(sigset_t *ret_old)
 	sigprocmask(SIG_BLOCK, &set, ret_old);
 }
 
-/* Opens a file beside the target. 0 or -1 with errno. */
+/* Opens a file beside the target. Returns 0, or -1 with errno. */
 static int open_temporary(struct sink *sink)
 {
 	const char *slash = strrchr(sink->target, '/');
@@ -84,7 +84,7 @@ static int open_temporary(struct sink *sink)
 	return sink->fd < 0 ? -1 : fchmod(sink->fd, 0666 & ~mask);
 }
 
-/* Gives the temporary name up: by rename() to the target, or removal. 0 or -1 with errno. */
+/* Ends the temporary name by rename() to the target, or removes it. Returns 0, or -1 with errno. */
 static int end_temporary(struct sink *sink, bool keep)
 {
 	struct sink *volatile *at = &doomed;
@@ -103,7 +103,7 @@ static int end_temporary(struct sink *sink, bool keep)
 	return rc;
 }
 
-/* 0 or -1 with errno. */
+/* Returns 0, or -1 with errno. */
 static int open_beside(struct sink *sink)
 {
 	struct stat st;
@@ -122,7 +122,7 @@ static int open_beside(struct sink *sink)
 	if (open_temporary(sink) < 0)
 		return -1;
 	if (exists)
-		fchmod(sink->fd, st.st_mode & 0777); /* the new file is this user's: no set-user-ID */
+		fchmod(sink->fd, st.st_mode & 0777); /* no set-user-ID, as the new file is this user's */
 	return 0;
 }
 
@@ -165,7 +165,7 @@ static bool is_dense(const struct elements *e)
 	return true;
 }
 
-/* Row by row through a buffer, for what lies in another order. */
+/* Writes row by row through a buffer, for elements in another order. */
 static int write_strided(int fd, const char *path, const struct elements *e)
 {
 	unsigned char bytes[1u << 15];

@@ -101,7 +101,7 @@ void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols)
 	source->shape[1] = cols;
 }
 
-/* The view of a whole file in a buffer. */
+/* Returns the view of a whole file in a buffer. */
 static kops_view view_of(const struct source *s, kops_buffer *buffer)
 {
 	kops_view v = kops_tensor(buffer, 0, s->dtype, s->rank, s->shape);

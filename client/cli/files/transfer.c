@@ -12,8 +12,8 @@
 #include "cli.h"
 
 #define LARGE_BYTES (256ull << 20)
-#define STEP_BYTES  (32ull << 20)   /* with progress shown */
-#define CALL_BYTES  (1024ull << 20) /* without; read() stops below 2 GiB anyway */
+#define STEP_BYTES  (32ull << 20)   /* read or written at a time, if progress is shown */
+#define CALL_BYTES  (1024ull << 20) /* otherwise; read() stops below 2 GiB anyway */
 #define INTERVAL_US 100e3
 
 static void show(const char *verb, const char *path, uint64_t done, uint64_t total, double *last_us)
@@ -27,7 +27,7 @@ static void show(const char *verb, const char *path, uint64_t done, uint64_t tot
 	        (double)total / (double)(1ull << 30));
 }
 
-/* Into `to` from an offset, or out of `from`. */
+/* Reads into `to` from an offset, or writes `from`. Returns the bytes done. */
 static uint64_t move(int fd, const char *path, char *to, const char *from, uint64_t bytes, uint64_t offset)
 {
 	bool shown = bytes > LARGE_BYTES && isatty(STDERR_FILENO);
@@ -53,7 +53,7 @@ static uint64_t move(int fd, const char *path, char *to, const char *from, uint6
 	return done;
 }
 
-/* Copies what comes from a pipe into memory, as its size has to be known. A descriptor, or -1 with errno. */
+/* Copies a pipe's content into memory, since its size must be known. Returns a descriptor, or -1 with errno. */
 static int spool(int from)
 {
 	static char block[1 << 16];

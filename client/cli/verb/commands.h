@@ -1,4 +1,4 @@
-/* commands.h: the verbs of kops-client: those of the ops (op/), those in this folder, and in client/top/. */
+/* commands.h: the verbs of kops-client: those of the ops (op/), and those of this folder and client/top/. */
 #ifndef KOPS_CLI_VERB_COMMANDS_H
 #define KOPS_CLI_VERB_COMMANDS_H
 
@@ -7,7 +7,7 @@
 extern const struct command command_run, command_ping, command_devices, command_ops, command_stats,
     command_sessions, command_top, command_trace, command_random, command_tune, command_version;
 
-/* run() of those that ask kopsd and print: text() or json() of the command. Their options. */
+/* run() of verbs that ask kopsd and print by the command's text() or json(). Their options. */
 int query_run(struct cli *cli, char **argv);
 extern const struct option_row query_options[];
 

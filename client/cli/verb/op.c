@@ -9,7 +9,7 @@
 #include "show.h"
 #include "verb/pipeline.h"
 
-/* The job file that a verb's arguments amount to: loads, the op, and a save for -o. */
+/* Writes the job file that a verb's arguments stand for: loads, the op, and a save for -o. */
 static void write_job(const struct cli *cli, const struct operation *op, char **files, struct jobfile *job)
 {
 	const struct flags *flags = &cli->flags;
@@ -60,7 +60,7 @@ static int refuse_dtype(struct cli *cli, const struct source *s, const char *op)
 	return cli_fail(cli, CLI_FAILED, "--dtype %s is not what %s holds: %s", asked, s->path, holds);
 }
 
-/* Raw files have that of --dtype, else of a .npy beside them, else f32. */
+/* Sets the dtype of raw files: --dtype, else that of a .npy beside them, else f32. */
 static int settle_dtype(struct cli *cli, struct source *const *sources, const char *op)
 {
 	kops_dtype dtype = cli->flags.dtype;
@@ -83,7 +83,7 @@ static int settle_dtype(struct cli *cli, struct source *const *sources, const ch
 	return CLI_OK;
 }
 
-/* A raw operand is as large as A, or one row, column or element of it. */
+/* Sets the shape of a raw operand: as large as A, or one row, column or element of it. */
 static int fit_repeated(struct cli *cli, const struct source *a, struct source *b)
 {
 	uint64_t rows = 1, columns;
@@ -96,7 +96,7 @@ static int fit_repeated(struct cli *cli, const struct source *a, struct source *
 		return CLI_FAILED;
 	if (a->rank <= 2 || b->shape[0] == 1)
 		return CLI_OK;
-	/* The whole, or a column, of an array with more axes: the same axes. */
+	/* The whole array or a column of it has as many axes as A. */
 	columns = b->shape[1];
 	b->rank = a->rank;
 	memcpy(b->shape, a->shape, sizeof(b->shape));
@@ -104,7 +104,7 @@ static int fit_repeated(struct cli *cli, const struct source *a, struct source *
 	return CLI_OK;
 }
 
-/* Where the op does not say: -m and -n tell what the first file is, and what the others may be follows. */
+/* Sets the shapes if the op has no rule of its own: -m and -n tell the first file's, and the others follow. */
 static int fit(struct cli *cli, struct source *const *sources)
 {
 	int rc = dims_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why) < 0 ? CLI_FAILED : CLI_OK;
@@ -114,7 +114,7 @@ static int fit(struct cli *cli, struct source *const *sources)
 	return rc;
 }
 
-/* A raw file of an optional input is as long as some of the last axes of the first one. */
+/* Sets the shape of a raw file of an optional input: as long as some of the last axes of the first one. */
 static int fit_optional(struct cli *cli, const struct jobfile_value *result, struct source *const *sources)
 {
 	const struct operation *op = result->op;
@@ -140,7 +140,7 @@ static int fit_optional(struct cli *cli, const struct jobfile_value *result, str
 	return CLI_OK;
 }
 
-/* One file given twice is read once. */
+/* Lets a file that is given twice be read once. */
 static void share(struct jobfile *job, struct source *const *sources)
 {
 	struct jobfile_value *result = &job->values[job->n_values - 1];
@@ -167,7 +167,7 @@ static void describe(const struct pipeline *p, struct json *json)
 	const struct step *step = &p->values[p->file->n_values - 1].step;
 
 	json_text(json, "dtype", element_type_name(step->out.dtype));
-	json_array(json, "inputs"); /* shapes as the op sees them, transposed or not */
+	json_array(json, "inputs"); /* shapes as the op sees them, after transposing */
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
 		if (step_has(step, i))
 			json_operand(json, p->file->values[result->operands[i].value].path, &step->in[i]);
@@ -186,7 +186,7 @@ static int compute(struct pipeline *p, const struct operation *op, struct jobfil
 	int rc = open_sources(p, sources);
 	if (rc == CLI_OK)
 		rc = settle_dtype(p->cli, sources, op->name);
-	memcpy(first, sources, n * sizeof(sources[0])); /* before them the optional ones have no shape */
+	memcpy(first, sources, n * sizeof(sources[0])); /* optional ones' shapes follow from these */
 	if (rc == CLI_OK)
 		rc = (op->fit ? op->fit : fit)(p->cli, first);
 	if (rc == CLI_OK)
@@ -255,7 +255,7 @@ static struct option_row *add_rows(struct option_row *to, const struct option_ro
 	return to;
 }
 
-/* "[options] A B" and "two files, A and B": by the op's description. */
+/* Writes "[options] A B" and "two files, A and B", by the op's description. */
 static void name_files(const struct operation *op, char *usage, size_t usage_bytes, char *args_are,
                        size_t args_are_bytes)
 {

@@ -1,4 +1,4 @@
-/* ops: what kopsd can compute, and with which kernels. */
+/* ops: lists what kopsd can compute, and with which kernels. */
 #include <string.h>
 
 #include "show.h"

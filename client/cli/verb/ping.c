@@ -1,4 +1,4 @@
-/* ping: is kopsd there, and does every device compute rightly? */
+/* ping: checks that kopsd is there and that every device computes correctly. */
 #include "json.h"
 #include "show.h"
 #include "verb/commands.h"

@@ -49,13 +49,13 @@ int pipeline_fail_at(const struct pipeline *p, unsigned line, enum cli_exit code
 	return cli_fail(p->cli, code, "%s:%u: %s", p->file->path, line, p->cli->why);
 }
 
-/* What people call a value: by its name in a job file, else by its op or file. */
+/* Returns what people call a value: its name in a job file, else its op or file. */
 static const char *name_of(const struct jobfile_value *value)
 {
 	return value->name[0] ? value->name : value->op ? value->op->name : value->path;
 }
 
-/* The step of a line, with views that have buffers as far as the values have. */
+/* Returns the step of a line. Its views have buffers as far as the values do. */
 static struct step step_for(const struct pipeline *p, const struct jobfile_value *line)
 {
 	struct step step = step_of(line->op);
@@ -115,7 +115,7 @@ static int plan(struct pipeline *p)
 	return CLI_OK;
 }
 
-/* For the path of -o or of a line "save"; NULL with the sentence in cli->why. */
+/* Opens the path of -o or of a line "save". Returns NULL with the sentence in cli->why. */
 static struct sink *open_sink(struct pipeline *p, const char *path)
 {
 	const struct flags *flags = &p->cli->flags;
@@ -138,7 +138,7 @@ static int open_sinks(struct pipeline *p)
 {
 	const struct flags *flags = &p->cli->flags;
 
-	/* Without a save the last value goes to standard output; on a terminal its description does. */
+	/* Without a save, the last value goes to standard output; a terminal gets its description. */
 	if (p->n_saves == 0 && !flags->json && (flags->npy || !isatty(STDOUT_FILENO))) {
 		p->piped = (struct jobfile_save){.value = (unsigned)p->file->n_values - 1, .path = "-"};
 		p->saves = &p->piped;
@@ -154,7 +154,7 @@ static int open_sinks(struct pipeline *p)
 
 /* ---- memory ---- */
 
-/* Values that stay on the device need to know which; then the whole job runs there. */
+/* Chooses a device if values stay on it; the whole job then runs there. */
 static int choose_device(struct pipeline *p)
 {
 	struct cli *cli = p->cli;
@@ -182,7 +182,7 @@ static int allocate(struct pipeline *p, struct value *v)
 	return pipeline_alloc(p->cli, bytes, flags, v->wanted ? NULL : p->device, &v->view.buffer);
 }
 
-/* Memory for the result of a line, and its steps: what adds to c= starts from a copy. */
+/* Allocates the result of a line and adds its steps. An op that adds to c= starts from a copy. */
 static int prepare_op(struct pipeline *p, const struct jobfile_value *line, struct value *v)
 {
 	const struct value *old = line->has_old ? &p->values[line->old] : NULL;
@@ -216,7 +216,7 @@ static int prepare(struct pipeline *p)
 		int rc = CLI_OK;
 		if (line->op)
 			rc = prepare_op(p, line, v);
-		else if (v->source.fd >= 0) /* else it shares the memory of one with the same elements */
+		else if (v->source.fd >= 0) /* else it shares the memory of a source with the same elements */
 			rc = source_load(&v->source, p->cli, &v->view);
 		if (rc != CLI_OK)
 			return pipeline_fail_at(p, line->line, rc);

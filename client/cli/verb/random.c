@@ -1,4 +1,4 @@
-/* random: a file of random numbers, to try other verbs on. kopsd is not asked. */
+/* random: writes a file of random numbers, to try other verbs. Does not ask kopsd. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "random.h"
 #include "verb/commands.h"
 
-/* "8x64x64" */
+/* Reads "8x64x64". */
 static int read_shape(const char *text, struct elements *ret, char *why)
 {
 	const char *at = text;

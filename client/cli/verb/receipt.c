@@ -5,7 +5,7 @@
 
 static void put_op(FILE *out, const kops_receipt *receipt, const kops_op_receipt *op)
 {
-	/* Where single ops are not timed, the only op's time is the job's. */
+	/* If single ops are not timed, the time of an only op is the job's. */
 	double us = op->compute_us > 0 ? op->compute_us : receipt->n_ops == 1 ? receipt->compute_us : 0;
 	const struct operation *known = operation_by_name(op->op);
 	bool counts_flops = known && known->bench.counts_flops;

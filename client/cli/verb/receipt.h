@@ -1,4 +1,4 @@
-/* receipt.h: what a job's receipt says, for people and as JSON. */
+/* receipt.h: shows a job's receipt, for people and as JSON. */
 #ifndef KOPS_CLI_VERB_RECEIPT_H
 #define KOPS_CLI_VERB_RECEIPT_H
 
@@ -7,10 +7,10 @@
 #include "json.h"
 #include "kops.h"
 
-/* Device, kernels and why, where the time went, rates. */
+/* Prints device, kernels and the reasons for them, where the time went, and rates. */
 void receipt_show(FILE *out, const kops_receipt *receipt);
 
-/* The same as member "receipt". */
+/* Writes the same as member "receipt". */
 void receipt_json(struct json *json, const kops_receipt *receipt);
 
 #endif

@@ -1,4 +1,4 @@
-/* run: several ops from a text file, as one job. */
+/* run: runs several ops from a text file as one job. */
 #include "files/dims.h"
 #include "show.h"
 #include "verb/commands.h"

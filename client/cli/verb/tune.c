@@ -6,7 +6,7 @@
 #include "verb/commands.h"
 #include "verb/pipeline.h"
 
-#define JOBS_MAX 200 /* of a shape; others may be sending it too */
+#define JOBS_MAX 200 /* for each shape; other clients may be sending it too */
 #define OPS_MAX  64
 #define OPERANDS STEP_OPERANDS_MAX
 
@@ -23,7 +23,7 @@ struct lesson {
 	kops_job *job; /* the last one */
 };
 
-/* NULL: the op has fewer. */
+/* Returns NULL if the op has fewer operands. */
 static kops_view *operand(struct step *step, unsigned i)
 {
 	if (i == STEP_INPUTS_MAX)
@@ -57,7 +57,7 @@ static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 	return rc;
 }
 
-/* Memory with random numbers. Some kernels are slow on numbers that are all the same. */
+/* Makes an operand of random numbers. Some kernels are slow if all numbers are equal. */
 static int make_operand(struct lesson *l, kops_view *view, struct random *random)
 {
 	uint64_t bytes = step_elements(view) * kops_dtype_size(view->dtype);
@@ -111,7 +111,7 @@ static int teach(struct lesson *l)
 		if (rc == CLI_OK)
 			rc = send_job(l);
 	} while (rc == CLI_OK && last_op(l)->learning && l->jobs < JOBS_MAX);
-	if (rc == CLI_OK && !last_op(l)->learning && l->jobs > 1) /* what the others settled on */
+	if (rc == CLI_OK && !last_op(l)->learning && l->jobs > 1) /* what the trials settled on */
 		rc = send_job(l);
 	return rc;
 }

@@ -1,4 +1,4 @@
-/* version: of this program and, where it can be reached, of kopsd. */
+/* version: prints the version of this program and, if it can be reached, of kopsd. */
 #include "json.h"
 #include "verb/commands.h"
 

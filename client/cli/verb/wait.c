@@ -10,21 +10,21 @@
 #include "show.h"
 
 #define PATIENCE_MS    30000
-#define LOOK_MS        500  /* between two looks at a job that a terminal shows, */
-#define LOOK_UNSEEN_MS 5000 /* and where nobody watches: only whether kopsd answers */
+#define LOOK_MS        500  /* between two looks at a job that a terminal shows */
+#define LOOK_UNSEEN_MS 5000 /* between two checks that kopsd answers, if no terminal shows the job */
 #define ANSWER_MS      1000
 #define RETRY_US_MIN   200
 #define RETRY_US_MAX   200000
-#define SURE_SHARE     0.05 /* from here on a job's own parts say better how long it takes than its plan */
+#define SURE_SHARE     0.05 /* from this share on, a job's own parts predict its time better than its plan */
 
 struct waiting {
 	struct cli *cli;
 	kops_job *job;
 	const char *device;
 	bool shows;
-	double began_us, until_us; /* of --timeout */
+	double began_us, until_us; /* --timeout */
 	double answered_us;        /* when kopsd answered last */
-	/* A session of its own, which asks: the job's has to wait for the job. Made by the first look. */
+	/* A session of its own for questions: the job's session waits for the job. Made by the first look. */
 	kops *watcher;
 };
 
@@ -43,7 +43,7 @@ static void tell(const struct waiting *w, const char *what)
 	progress_show(line);
 }
 
-/* 0 to 1: by parts where there are several, else by the plan, which a running job may exceed. */
+/* Returns 0 to 1: by parts if there are several, else by the plan, which a running job may exceed. */
 static double share_done(const kops_running_job *job)
 {
 	double planned = job->estimate_us > 0 ? job->running_us / job->estimate_us : 0;
@@ -70,7 +70,9 @@ static void tell_running(const kops_running_job *job)
 	progress_show(line);
 }
 
-/* Jobs that the device has or that wait for it, this one left out. With several devices to choose from: of all.
+/*
+ * Counts the other jobs that the device has or that wait for it. If there are several devices to choose from,
+ * counts the jobs of all.
  */
 static uint64_t count_others(const kops_info *info, const char *device)
 {
@@ -105,8 +107,10 @@ static int tell_queued(const struct waiting *w)
 	return 0;
 }
 
-/* The session of the job: another one of this process, as kopsd sees it, that has a job. NULL: it cannot be
- * told. */
+/*
+ * Returns the session of the job: another session of this process, as kopsd sees it, that has a job. NULL if
+ * unknown.
+ */
 static const kops_session_info *find_session(const kops_list *sessions)
 {
 	const kops_session_info *own = NULL, *s;
@@ -165,14 +169,14 @@ static int ask(struct waiting *w)
 	return status;
 }
 
-/* Also a refusal is one. What this process itself lacks is none. */
+/* Returns true for any answer, including a refusal. What this process itself lacks is no answer. */
 static bool is_answer(int status)
 {
 	return status != KOPS_E_TIMEOUT && status != KOPS_E_CONNECT && status != KOPS_E_SYSTEM &&
 	       status != KOPS_E_NOMEM;
 }
 
-/* Whether kopsd is still there. */
+/* Checks whether kopsd still answers, and shows how far the job is. */
 static void look(struct waiting *w)
 {
 	int status = ask(w);
@@ -195,7 +199,7 @@ static double patience_us(const struct waiting *w)
 	return (w->cli->patience_ms ? w->cli->patience_ms : PATIENCE_MS) * 1e3;
 }
 
-/* Until the next look, at most until the end of --timeout. */
+/* Returns the time until the next look, at most until the end of --timeout. */
 static int step_ms(const struct waiting *w)
 {
 	double left_ms = ceil((w->until_us - cli_now_us()) / 1e3);
@@ -216,13 +220,13 @@ static bool is_silent(const struct waiting *w)
 	return isinf(w->until_us) && cli_now_us() - w->answered_us >= patience_us(w);
 }
 
-/* KOPS_E_TIMEOUT: --timeout is over, or kopsd is silent. */
+/* Returns KOPS_E_TIMEOUT if --timeout is over, or kopsd is silent. */
 static int run_once(struct waiting *w)
 {
 	int status = kops_submit_and_wait(w->job, step_ms(w));
 
 	while (status == KOPS_E_TIMEOUT && kops_job_is_out(w->job) && !is_over(w)) {
-		look(w); /* first: this program may have been stopped for longer than anybody's patience */
+		look(w); /* look first: this program may have been stopped for longer than its patience */
 		if (is_silent(w))
 			break;
 		status = kops_wait(w->job, step_ms(w));

@@ -1,6 +1,6 @@
 /*
- * wait.h: a job until its end. Without --timeout that takes as long as kopsd answers; a terminal shows how far
- * the job is.
+ * wait.h: waits for a job. Without --timeout it waits as long as kopsd answers. A terminal shows how far the
+ * job is.
  */
 #ifndef KOPS_CLI_VERB_WAIT_H
 #define KOPS_CLI_VERB_WAIT_H
@@ -8,9 +8,9 @@
 #include "cli.h"
 
 /*
- * Runs the job, again and again while kopsd's queue is full. device: where it goes; NULL: kopsd chooses. An
- * exit code: that of its failure; CLI_TIMED_OUT when --timeout is over, and the job is cancelled then, or when
- * kopsd has not answered any question for cli->patience_ms.
+ * Runs the job, and tries again while kopsd's queue is full. device: where it goes; NULL: kopsd chooses.
+ * Returns an exit code: that of the failure, or CLI_TIMED_OUT when --timeout is over, or when kopsd has
+ * answered no question for cli->patience_ms. In both cases the job is cancelled.
  */
 int wait_for_job(struct cli *cli, kops_job *job, const char *device);
 

@@ -27,7 +27,7 @@ static size_t text_bytes(const Kops__V1__Receipt *from)
 	return n;
 }
 
-/* Where the next text goes. */
+/* The room left for texts. */
 struct room {
 	char *at, *end;
 };

@@ -3,11 +3,11 @@
  *
  * When the connection is lost, the daemon may have run any part of what was sent and not answered. Sending it
  * again is right if every op reads the values that it read, or would have read, the first time. Ops that are
- * sent again write the same values again. So a view that is read is safe if
- *   - an earlier op of its job overwrites all of it; or
- *   - no op that may have run at the same time or later writes any of it, or an earlier job of its queue that
- *     is sent again overwrites all of it; and no earlier job of its queue that is not sent again writes any of
- *     it.
+ * sent again write the same values again. So a view that is read is safe if an earlier op of its job overwrites
+ * all of it. Otherwise it is safe if both of these hold:
+ *   - No op that may have run at the same time or later writes any of it, unless an earlier job of its queue
+ *     that is sent again overwrites all of it.
+ *   - No earlier job of its queue that is not sent again writes any of it.
  * Everything else is left to the caller. Ranges of bytes may be too large, never too small.
  */
 #include "libkops/job/repeat.h"
