@@ -5,16 +5,16 @@
 
 #include "common/rules.h"
 
-#define FIELDS_MAX 64 /* numbers of the fields of Op */
+#define FIELDS_MAX 64 /* highest field number of Op, plus one */
 
-/* An op's own message: where its members are. */
+/* Where an op's own message has its members. */
 struct form {
 	const struct op *op;
-	uint16_t message; /* in Op: a pointer to it */
+	uint16_t message; /* offset of the pointer to it within Op */
 	uint16_t operands[OP_OPERANDS_MAX], attributes[OP_ATTRIBUTES_MAX];
 };
 
-/* By Op.params_case; written by decode_open() only. */
+/* Indexed by Op.params_case. Only decode_open() writes it. */
 static struct form forms[FIELDS_MAX];
 
 /* ---- Finding where things are ---- */
@@ -82,7 +82,7 @@ int decode_open(char why[WHY_BYTES])
 
 /* ---- An op's own message ---- */
 
-/* Copies a member of a message to where the op has it. */
+/* Copies a member of a message to the op's params. */
 static void copy_attribute(const struct op_attribute *a, const void *from, char *params)
 {
 	protobuf_c_boolean flag;
@@ -117,7 +117,7 @@ static void read_form(const struct form *form, const char *message, struct op_ar
 
 /* ---- An instance: all by name ---- */
 
-/* Text of a client's in a sentence. */
+/* Quotes a client's text in a sentence. */
 #define QUOTED "\"%.40s\""
 
 static int read_operand(const Kops__V1__Instance__Operand *msg, const struct op *op,
@@ -155,7 +155,7 @@ static int read_count(const struct op_attribute *a, uint64_t count, char *params
 	return 0;
 }
 
-/* What a client calls the types. */
+/* Names of types for clients. */
 static const struct {
 	Kops__V1__Instance__Attribute__ValueCase wire;
 	const char *name;
@@ -187,7 +187,7 @@ static int read_value(const Kops__V1__Instance__Attribute *msg, const struct op_
 	return KOPS_E_INVALID;
 }
 
-/* given: bit i is set where attribute i has been given. */
+/* given: bit i is set if attribute i was given before. */
 static int read_attribute(const Kops__V1__Instance__Attribute *msg, struct op_args *args, uint32_t *given,
                           char why[WHY_BYTES])
 {

@@ -1,4 +1,4 @@
-/* decode.h: ops as they are on the wire, read by the descriptions that ops give of themselves. */
+/* decode.h: decodes ops from the wire by the ops' descriptions of themselves. */
 #ifndef KOPS_DECODE_H
 #define KOPS_DECODE_H
 
@@ -6,19 +6,19 @@
 #include "kops.pb-c.h"
 
 /*
- * Once, before the first decode_op(): finds where the messages keep what ops describe. KOPS_E_STATE with a
- * sentence where an op and its message do not agree: the program has a bug.
+ * Must be called once before the first decode_op(). Finds where messages keep what ops describe. KOPS_E_STATE
+ * with a sentence if an op and its message disagree, which is a bug in the program.
  */
 int decode_open(char why[WHY_BYTES]);
 
 /*
- * Which op it is, its attributes, and its views: views[i] points into msg, NULL where operand i is absent. In
- * *args only these are set. KOPS_E_INVALID with a sentence; args->op is set where the op was found.
+ * Finds the op, its attributes and its views, and sets only these in *args. views[i] points into msg; NULL if
+ * operand i is absent. KOPS_E_INVALID with a sentence; args->op is set if the op was found.
  */
 int decode_op(const Kops__V1__Op *msg, struct op_args *args, const Kops__V1__View *views[OP_OPERANDS_MAX],
               char why[WHY_BYTES]);
 
-/* How many views the ops of a message have, at most. */
+/* Returns the most views that any op of the message has. */
 size_t decode_views_max(const Kops__V1__Submit *submit);
 
 #endif

@@ -1,10 +1,12 @@
-/* describe.c: the program kops-describe: what ops[] says of the ops, as JSON, for scripts/gen-ops. */
+/*
+ * describe.c: the program kops-describe, which prints the descriptions in ops[] as JSON, for scripts/gen-ops.
+ */
 #include <math.h>
 #include <stdio.h>
 
 #include "kernel.h"
 
-/* Of the texts in descriptions, which have no control characters. */
+/* Writes texts of descriptions, which have no control characters. */
 static void put_text(const char *text)
 {
 	putchar('"');
@@ -23,7 +25,7 @@ static void put_member(const char *name, const char *text)
 	fputs(", ", stdout);
 }
 
-/* As Python's json reads them. */
+/* Writes numbers as Python's json reads them. */
 static void put_number(const char *name, double value)
 {
 	if (isinf(value))

@@ -1,10 +1,10 @@
 /*
- * fitted.h: the constants of all time functions for GPUs. fitted.c has their values, and says what they were
+ * fitted.h: the constants of all time functions for GPUs. fitted.c has their values and names what they were
  * fitted to; scripts/fit-times writes it.
  *
- * What a GPU says of itself is asked (cuda.h) and not written down: how many multiprocessors it has, its clock,
- * the rate of its memory. So constants are shares of that rate, clocks of a multiprocessor, or ns. Those in ns
- * hold for the clock of the GPU that they were fitted on, but for launches and other work of the host's.
+ * What a GPU reports itself is asked, not recorded (cuda.h): its multiprocessors, its clock, its memory's rate.
+ * So constants are shares of that rate, clocks of a multiprocessor, or ns. ns hold for the clock of the GPU
+ * that they were fitted on, except for launches and other work of the host.
  */
 #ifndef KOPS_KERNELS_FITTED_H
 #define KOPS_KERNELS_FITTED_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* tests/plan describes GPUs, and sets the constants while they are fitted. */
+/* tests/plan describes GPUs, and changes the constants while it fits them. */
 #ifdef KOPS_DESCRIBED
 #define FITTED struct fitted
 #else
@@ -21,72 +21,78 @@ extern "C" {
 #endif
 
 /*
- * C in square blocks. A block alone waits for memory, however little it computes; many are as fast as the
- * multiprocessors together. Clocks per k of one block; FLOPs in a clock of a multiprocessor that has many.
+ * C in square blocks. A single block waits for memory, however little it computes; many blocks are as fast as
+ * the multiprocessors together. Clocks per k of one block; FLOPs per clock of a multiprocessor with many
+ * blocks.
  */
 struct fitted_blocks {
 	double side, per_k, flops;
 };
 
 /*
- * cuBLAS, as if it took the fastest of some blocks and of all ways to split K, in parts of `part_min` at least;
- * each block stands for several that it has. Splitting takes a second launch (joining_ns), and the sum of the
- * parts some time per element (sum: bytes at the memory's rate); writing some clocks per element of each wave
- * of blocks. read: how much of the operands' bytes is time in addition. lasting: see fitted_lasting_ns().
+ * cuBLAS, modelled as choosing the fastest of some block sizes and of all ways to split K into parts of at
+ * least `part_min`. Each block size stands for several real ones. Splitting adds a second launch (joining_ns)
+ * and time per element to sum the parts (sum: bytes at the memory's rate). Writing takes some clocks per
+ * element of each wave of blocks. read: the share of the operands' bytes that adds to the time. lasting: see
+ * fitted_lasting_ns().
  */
 struct fitted_cublas {
 	double launch_ns, joining_ns, sum, write, part_min, read, lasting;
 	struct fitted_blocks blocks[3];
 };
 
-/* Those with one size of blocks. Their blocks take so many times longer where lines of A or B are not
- * aligned, and where neighbours of the axis that its threads lie on are apart in memory. */
+/*
+ * Kernels with one block size. Blocks take longer by these factors if lines of A or B are unaligned, and if
+ * neighbours along the threads' axis are apart in memory.
+ */
 struct fitted_plain {
 	double launch_ns, write, unaligned, apart;
 	struct fitted_blocks blocks;
 };
 
 /*
- * A shape of simt, in ns. per_k[i]: where i + 1 blocks share a multiprocessor. A last wave of single blocks
- * takes less than that, as the next launch's blocks come beside it.
+ * A shape of simt, in ns. per_k[i]: time per k if i + 1 blocks share a multiprocessor. A last wave of single
+ * blocks takes less, as blocks of the next launch run beside it.
  */
 struct fitted_shape {
-	double first;        /* the beginning and end of the first blocks that run at the same time … */
-	double next;         /* … and of the next */
-	double beside;       /* more for each block beside another */
-	double split, again; /* more if K is split; for each time that the parts are halved again */
-	double single;       /* so much of a last wave's time where single blocks are left for it */
+	double first;        /* beginning and end of the first blocks that run at once */
+	double next;         /* the same for later blocks */
+	double beside;       /* added for each block beside another */
+	double split, again; /* added if K is split; added each time that the parts are halved again */
+	double single;       /* share of a last wave's time if only single blocks are left */
 	double per_k[6];
 };
 
 /*
- * Of softmax's kernels that give each row of the matrix a warp or a block, and read long ones again. Clocks of
- * a multiprocessor: of a short row, for each 32 elements of it and beside them; of a longer one, for each
- * element. Rows of more than 8192 elements go in waves, one on each multiprocessor; an element takes `alone`
- * clocks, and `together` more where all multiprocessors have one.
+ * Kernels of softmax that give each row of the matrix a warp or a block, and read long rows again. In clocks of
+ * a multiprocessor: for a short row, `lines` per 32 elements and `row` beside; for a longer row, `element` per
+ * element. Rows over 8192 elements run in waves, one on each multiprocessor: an element takes `alone` clocks,
+ * and `together` more if all multiprocessors are busy.
  */
 struct fitted_passes {
 	double row, lines, element, alone, together;
 };
 
-/* A transposition by tiles: full_ns: later where all multiprocessors are busy. */
+/* A transposition by tiles. full_ns: delay if all multiprocessors are busy. */
 struct fitted_tiles {
 	double launch_ns, full_ns, share;
 };
 
-/* Clocks of a multiprocessor for each element of 2, 4, 8 bytes. */
+/* Clocks of a multiprocessor per element of 2, 4 and 8 bytes. */
 struct fitted_sizes {
 	double of_2, of_4, of_8;
 };
 
-/* Doubles only: scripts/fit-times numbers them. */
+/* Has only doubles: scripts/fit-times numbers them. */
 struct fitted {
-	/* Of the GPU that they were fitted on: clocks per ns. */
+	/* The clock of the GPU that they were fitted on, in clocks per ns. */
 	struct {
 		double clock;
 	} gpu;
-	/* share: of the memory's rate, by what only reads and writes; of_scattered: clocks of an element of
-	 * views that are no runs */
+	/*
+	 * share: of the memory's rate, for kernels that only read and write; of_scattered: clocks per element
+	 * of views that are not contiguous.
+	 */
 	struct {
 		double share, of_scattered;
 	} memory;
@@ -94,47 +100,61 @@ struct fitted {
 	/* ---- gemm ---- */
 
 	struct fitted_cublas cublas_f32, cublas_unaligned, cublas_tf32, cublas_16;
-	/* Where C is small and K very short cuBLAS splits K needlessly; what is small takes so long at most;
-	 * its blocks suit a C of up to 64 or 128 rows or columns less; odd: 16-bit
-	 * lines begin within words of 4 bytes. */
+	/*
+	 * short: cuBLAS splits K needlessly if C is small and K very short. small_ns: upper bound for small
+	 * products. thin: its blocks suit a C of up to 64 or 128 rows or columns less. odd: 16-bit lines begin
+	 * within words of 4 bytes.
+	 */
 	struct {
 		double short_ns, short_element_ns, small_ns, thin_64, thin_128, odd;
 	} cublas;
 	struct fitted_plain pipelined, bankfree, blocked, tile32, tile16, naive, naive_others;
-	/* of_cut: a share of its cut's time. */
+	/* of_cut: a share of the time of its cut. */
 	struct {
 		double launch_ns, of_cut, read, lasting;
 	} wgmma;
-	/* Its cuts: launches of blocks and of clusters; of a tile: an element's share of beginning and end, and
-	 * of joining parts of K; ns for a tile of K, by cut; what a multiprocessor gets from L2, bytes in a ns.
+	/*
+	 * Its cuts. block_ns, cluster_ns: launches of blocks and of clusters; element, joining: per element of
+	 * a tile, for beginning and end, and for joining parts of K; then ns per tile of K for each cut; l2:
+	 * bytes per ns that a multiprocessor gets from L2.
 	 */
 	struct {
 		double block_ns, cluster_ns, element, joining, wide, lone, middle, square, narrow, l2;
 	} wgmma_cuts;
-	/* passes: bytes that go over operands; elements of C that are written one by one, begin within sectors,
-	 * do not: bytes for each. */
+	/*
+	 * passes: bytes of the passes over operands; write: bytes per element of C, if written one by one, if
+	 * rows begin within sectors, and if not.
+	 */
 	struct {
 		double launch_ns, of_cut, passes, write_single, write_within, write_sectors, lasting;
 	} f16x3;
-	/* Of its product: the beginning and end of a tile, and a tile of K: of a wave of 64 rows, of half a
-	 * tile. */
+	/*
+	 * Its product. tile: the beginning and end of a tile; then the time of a tile of K, for a wave of 64
+	 * rows and for half a tile.
+	 */
 	struct {
 		double tile, pairs_wave, pairs_split, triples_wave, triples_split;
 	} f16x3_cuts;
-	/* late: where a launch is not early; least and share: of a launch, of the memory's rate; f64: per k,
-	 * where f64 takes twice as long as on the GPU that this was fitted on; by_elements: times per_k, where
-	 * the copy engine does not bring the tiles. */
+	/*
+	 * late: if a launch is not early; least and share: of a launch, and of the memory's rate; f64: per k,
+	 * if f64 takes twice as long as on the GPU that this was fitted on; by_elements: factor of per_k if the
+	 * copy engine does not bring the tiles.
+	 */
 	struct {
 		double launch_ns, late_ns, least_ns, share, f64, by_elements;
 	} simt;
 	struct fitted_shape simt_64_16, simt_64_8, simt_32_8, simt_32_32, simt_f64;
-	/* A launch; one that turns an operand, and per byte of the copy; the beginning and end of blocks that
-	 * run at the same time, of the first such and the next; per k, a block's part of its multiprocessor. */
+	/*
+	 * turn: a launch that transposes an operand, and per byte of that copy; first, next: beginning and end
+	 * of the first blocks that run at once, and of later ones; per_k: a block's part of its multiprocessor.
+	 */
 	struct {
 		double launch_ns, turn_ns, turn_byte, first, next, per_k;
 	} simt_large;
-	/* first_ns: until the first tiles are there, and after the last; step: clocks of a block; beside: more
-	 * for each other block of its multiprocessor; by_elements: times as long. */
+	/*
+	 * first_ns: until the first tiles have arrived, and after the last; step: clocks of a block; beside:
+	 * added per other block of the multiprocessor; by_elements: a factor.
+	 */
 	struct {
 		double launch_ns, first_ns, step, beside, by_elements;
 	} small;
@@ -144,21 +164,24 @@ struct fitted {
 	struct {
 		double launch_ns, share;
 	} ring;
-	/* Rows of up to 4 KiB, up to 128 KiB, and longer ones. */
+	/* short: rows of up to 4 KiB; kept: up to 128 KiB; long: longer. */
 	struct {
 		double short_ns, kept_ns, long_ns, kept_share, long_share;
 	} fused;
-	/* halved: of a wave's `together`, where elements have 16 bits. */
+	/* halved: factor of a wave's `together` if elements have 16 bits. */
 	struct {
 		double short_ns, long_ns, share, halved;
 	} passes;
 	struct fitted_passes online, coalesced, blockreduce;
-	/* full: threads that a multiprocessor is busy with; clocks of an element, and of each visit. */
+	/* full: threads that keep a multiprocessor busy; clocks per element and per visit. */
 	struct {
 		double launch_ns, full, element, visit;
 	} by_elements;
-	/* Not yet measured. share: where there are pieces for all multiprocessors; clocks of a multiprocessor:
-	 * step, for what a block reads at a time; join, of what its threads found: most of a short piece's. */
+	/*
+	 * Not measured yet. share: if all multiprocessors have pieces. In clocks of a multiprocessor: step, for
+	 * what a block reads at once; join, to join what its threads found, which is most of a short piece's
+	 * time.
+	 */
 	struct {
 		double launch_ns, row_ns, share, step, join;
 	} pieces;
@@ -170,7 +193,7 @@ struct fitted {
 	} tiles;
 	struct fitted_tiles vector, padded;
 	struct fitted_sizes tiled_rect, tiled;
-	/* bytes: of an element that is not among the first. */
+	/* bytes: per element after the first ones. */
 	struct {
 		double launch_ns, element, bytes, share;
 	} perelement;
@@ -184,14 +207,18 @@ struct fitted {
 
 	/* ---- reduce, add, copy ---- */
 
-	/* Of the memory's rate, shares: near, where lanes are on rows of a few sectors; neighbours, on
-	 * neighbouring elements; apart, on any others. Clocks of a multiprocessor for an element of each of a
-	 * warp's rows: step, or far, where each is fetched by itself. */
+	/*
+	 * Shares of the memory's rate: near, if lanes are on rows of a few sectors; neighbours, on neighbouring
+	 * elements; apart, on any others. In clocks of a multiprocessor per element of each of a warp's rows:
+	 * step, or far if each is fetched separately.
+	 */
 	struct {
 		double launch_ns, row_ns, share, far, near, neighbours, apart, step;
 	} reduce;
-	/* vectors, elements: shares, by accesses of 128 bits and of single elements. few: bytes for each
-	 * multiprocessor, below which float4x begins so much sooner. */
+	/*
+	 * vectors, elements: shares, for accesses of 128 bits and of single elements. few: bytes per
+	 * multiprocessor below which float4x begins sooner by sooner_ns.
+	 */
 	struct {
 		double launch_ns, vectors, elements, clocks, few, sooner_ns;
 	} add;
@@ -199,11 +226,13 @@ struct fitted {
 		double engine_ns, kernel_ns;
 	} copy;
 
-	/* ---- A run (daemon/cuda/plan.c), all by the host: us, bytes in a us ---- */
+	/* ---- A run (daemon/cuda/plan.c), all by the host: us, bytes per us ---- */
 
-	/* link: of pinned memory, where measuring it fails; pageable: of what is not pinned, or is about to be;
-	 * gather: of an element, by the CPU; streaming, reusing: up to so long a transfer, kernels had better
-	 * use pinned memory in place (struct cuda_direct). */
+	/*
+	 * link: for pinned memory, if measuring it fails; pageable: for memory that is not pinned, or is about
+	 * to be; gather: per element, by the CPU; streaming, reusing: longest transfers for which kernels
+	 * should use pinned memory in place (struct cuda_direct).
+	 */
 	struct {
 		double launch, run, link, pageable, gather, streaming, reusing;
 	} host;
@@ -211,8 +240,10 @@ struct fitted {
 
 extern FITTED fitted;
 
-/* Tensor cores at work for a millisecond and more take all the power there is, and the clock falls: such
- * products take up to 1 + lasting times as long. */
+/*
+ * After a millisecond tensor cores use all available power and the clock falls: such products take up to 1 +
+ * lasting times as long.
+ */
 static inline double fitted_lasting_ns(double ns, double lasting)
 {
 	const double soon_ns = 1e6;

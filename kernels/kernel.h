@@ -1,11 +1,11 @@
 /*
- * kernel.h: the contract between ops, kernels and whoever runs them.
+ * kernel.h: the contract between ops, kernels and their callers.
  *
- * An op (kernels/<op>/op.c) says what is computed: rules, cost, reference. A kernel is one way to
- * compute it on one kind of device: a name, supports(), time_ns(), workspace() and launch(). The kernels of one
- * op on one kind of device are a struct kernel_list. A new kernel is one function and one entry of a list.
+ * An op (kernels/<op>/op.c) says what is computed: rules, cost, reference. A kernel is one way to compute it on
+ * one kind of device: a name, supports(), time_ns(), workspace() and launch(). The kernels of one op on one
+ * kind of device are a struct kernel_list. A new kernel is one function and one entry of a list.
  *
- * Shared by the daemon, the CUDA module and the tests; plain C that nvcc compiles as C++ too.
+ * The daemon, the CUDA module and the tests share this header. It is plain C that nvcc compiles as C++ too.
  */
 #ifndef KOPS_KERNEL_H
 #define KOPS_KERNEL_H
@@ -23,14 +23,14 @@ extern "C" {
 
 #define OP_OPERANDS_MAX   8
 #define OP_ATTRIBUTES_MAX 16
-#define WHY_BYTES         256 /* room for a sentence to people */
+#define WHY_BYTES         256 /* room for an error sentence */
 
 #define PASSED_OVER_BYTES 512
 
 /*
- * A view resolved against memory. `space` and `offset` say where it lies for overlap tests, before
- * any device has an address for it; `data` is element (0, 0, …) as the launching code may
- * dereference it: a host address on the CPU, a device address on a GPU. An operand that is absent is all zeros.
+ * A view resolved against memory. `space` and `offset` say where it lies for overlap tests, before any device
+ * has an address for it. `data` is the address of element (0, 0, …) for the launching code: a host address on
+ * the CPU, a device address on a GPU. An absent operand is all zeros.
  */
 struct view {
 	const void *space;
@@ -45,31 +45,33 @@ struct view {
 struct gemm_params {
 	double alpha, beta;
 	kops_precision precision;
-	bool a_by_columns, b_by_columns; /* as given, where an axis of one index hides it after check() */
+	bool a_by_columns, b_by_columns; /* as given: after check() an axis of one index may hide it */
 };
 
-/* SUM and WRITE: parts of one op, over some columns, which hand on a softmax_partial for each row. */
+/* SUM and WRITE are passes over some columns, in parts of one op. Each row hands on a softmax_partial. */
 enum softmax_pass { SOFTMAX_WHOLE, SOFTMAX_SUM, SOFTMAX_WRITE };
 struct softmax_params {
 	double scale;
 	bool log;
 	enum softmax_pass pass;
-	bool goes_on; /* SUM: from the partials that are there */
+	bool goes_on; /* SUM continues from the stored partials */
 };
 
-/* What is known of some elements of a row: the largest scale * x, or its x, and the sum of exponentials against
- * it. */
+/*
+ * What is known of some elements of a row: the largest scale * x, or its x, and the sum of exponentials
+ * relative to it.
+ */
 struct softmax_partial {
 	double peak, sum;
 };
 
 struct reduce_params {
 	kops_reduction kind;
-	double scale; /* of the result, by check(): 1 / n for a mean */
-	bool goes_on; /* from what is in y: parts of one op */
+	double scale; /* factor of the result, set by check(): 1 / n for a mean */
+	bool goes_on; /* continues from the content of y, in a later part of one op */
 };
 
-/* For ops whose attributes need no struct of their own. */
+/* Parameters of ops whose attributes need no struct of their own. */
 struct plain_params {
 	double numbers[4];
 	uint32_t counts[4];
@@ -87,15 +89,15 @@ enum operand_role {
 #define DTYPE_BIT(dtype) (1u << (dtype))
 #define OWN_DTYPE        (-1)
 
-/* Inputs come before outputs, those that must be given before optional ones. Outputs never share a byte. */
+/* Inputs come before outputs, and required operands before optional ones. Outputs never share a byte. */
 struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
 	bool is_optional;
-	uint32_t dtypes;   /* DTYPE_BIT of each that it may have */
-	int8_t dtype_of;   /* an operand before it whose type it shares, if that is given; or OWN_DTYPE */
-	uint8_t in_place;  /* of an output: bit i is set where it may be the very view that operand i is */
-	const char *about; /* shape and meaning: a phrase */
+	uint32_t dtypes;   /* DTYPE_BIT of each type that it may have */
+	int8_t dtype_of;   /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
+	uint8_t in_place;  /* of an output: bit i is set if it may be the very same view as operand i */
+	const char *about; /* shape and meaning, as a phrase */
 };
 
 enum attribute_type {
@@ -108,10 +110,10 @@ enum attribute_type {
 struct op_attribute {
 	const char *name;
 	enum attribute_type type;
-	uint16_t offset;  /* in op_args.params */
+	uint16_t offset;  /* within op_args.params */
 	bool takes_nan;   /* NUMBER */
 	double min, max;  /* NUMBER and COUNT, both included */
-	double otherwise; /* what it is where a client does not name it. CHOICE: the index */
+	double otherwise; /* default value. CHOICE: the index */
 	const char *const *choices;
 	unsigned n_choices;
 	const char *about; /* a phrase */
@@ -127,10 +129,10 @@ struct op_args {
 		struct reduce_params reduce;
 		struct plain_params plain;
 	} params;
-	void *carried; /* of parts: what they hand on, where it is not all in the output */
+	void *carried; /* for parts: what they hand on beside the output */
 };
 
-/* What people call the size of an op: "f32 4096×4096×1024". extents: the first `rank` of them count. */
+/* The size of an op, as people say it: "f32 4096×4096×1024". extents: the first `rank` of them count. */
 struct op_shape {
 	kops_dtype dtype;
 	uint32_t rank;
@@ -143,9 +145,9 @@ struct cost {
 };
 
 /*
- * An axis along which an op can be cut into parts that do not depend on each other. axis[v]: its index in view
- * v after check(), PART_NONE where the view serves every part. keeps_stride: of one index, it keeps its stride;
- * else it is 0.
+ * An axis along which an op can be cut into independent parts. axis[v]: the index of the axis in view v after
+ * check(), PART_NONE if every part uses the whole view. keeps_stride: an axis cut to one index keeps its
+ * stride; otherwise the stride becomes 0.
  */
 #define PART_NONE (-1)
 struct part_axis {
@@ -156,7 +158,7 @@ struct part_axis {
 struct op {
 	const char *name;
 	const char *about; /* what it computes: "y = a + b with a and b repeated to y's shape" */
-	const char *notes; /* sentences that manuals add: special values and cases; or NULL */
+	const char *notes; /* sentences for manuals: special values and cases; or NULL */
 	const struct op_operand *operands;
 	unsigned n_operands; /* at most OP_OPERANDS_MAX */
 	const struct op_attribute *attributes;
@@ -164,82 +166,95 @@ struct op {
 	const struct part_axis *part_axes; /* best first */
 	unsigned n_part_axes;
 	/*
-	 * Where parts must follow each other, each going on with what the one before left (gemm along K): how
-	 * many indices there are to share out, and the part of them that begins at `first`. passes: how often
-	 * they go through all of them (softmax: sums first, then results). NULL: no such parts.
+	 * For parts that must follow each other, each continuing the one before (gemm along K). steps: the
+	 * number of indices to divide. step_part: sets args to the part that begins at `first`. passes: how
+	 * often the parts go through all indices (softmax: sums first, then results). NULL: no such parts.
 	 */
 	unsigned passes;
 	uint64_t (*steps)(const struct op_args *args);
 	void (*step_part)(struct op_args *args, unsigned pass, uint64_t first, uint64_t n);
 	/*
-	 * What these parts hand on in args->carried, UINT64_MAX where that is more; 0: all is in the output. A
-	 * 16-bit sum would be rounded after each part. So the parts of gemm and reduce have a dense f32 output
-	 * there instead of the op's own: whoever runs them converts the old output to it first, if the op reads
-	 * that, and rounds the result after the last part. NULL: always 0.
+	 * The bytes that these parts hand on in args->carried, UINT64_MAX if too many; 0: the output holds
+	 * everything. NULL: always 0.
+	 *
+	 * A 16-bit sum would be rounded after each part. So the parts of gemm and reduce have a dense f32
+	 * output there in place of the op's own. Their caller first converts the old output to it, if the op
+	 * reads that, and rounds the result after the last part.
 	 */
 	uint64_t (*carried_bytes)(const struct op_args *args);
 	/*
-	 * The extents that describe the op's size, of args as the client sent them: check() may fold axes and
-	 * has not yet looked at ranks. NULL: those of the first input. See op_shape_of().
+	 * Sets the extents that describe the op's size, from args as the client sent them: check(), which may
+	 * fold axes, has not run, and ranks may be wrong. NULL: the extents of the first input. See
+	 * op_shape_of().
 	 */
 	void (*shape)(const struct op_args *args, struct op_shape *ret);
 	/*
-	 * Shapes, aliasing, and what the description cannot say of types and attributes: op_check() calls it
-	 * last. Spreads broadcast inputs to the output's shape with strides 0. KOPS_E_SHAPE, _DTYPE, _OVERLAP,
-	 * _INVALID with a sentence in why. Never looks at elements.
+	 * Checks shapes, aliasing, and what the description cannot say of types and attributes; op_check()
+	 * calls it last. Spreads broadcast inputs to the output's shape with strides 0. Never reads elements.
+	 * KOPS_E_SHAPE, _DTYPE, _OVERLAP, _INVALID with a sentence in why.
 	 */
 	int (*check)(struct op_args *args, char why[WHY_BYTES]);
 	/*
-	 * Gives outputs rank and shape, from the inputs' and the attributes: op_result() has checked types and
-	 * given outputs theirs. KOPS_E_SHAPE with a sentence. NULL: the shape of the first input.
+	 * Gives outputs their rank and shape, from the inputs and the attributes. op_result() has checked the
+	 * types and set those of the outputs. KOPS_E_SHAPE with a sentence. NULL: the shape of the first input.
 	 */
 	int (*result)(struct op_args *args, char why[WHY_BYTES]);
-	/* What the op may do to f32 data, given checked args; NULL: nothing is asked for. */
+	/* Returns what the op may do to f32 data, given checked args; NULL: the op has no such choice. */
 	kops_precision (*precision)(const struct op_args *args);
-	/* Whether the old content of output v is an input (gemm with beta != 0), given checked args. NULL: only
-	 * where it is the very view of one. Callers ask op_reads_output(). */
+	/*
+	 * Returns true if the old content of output v is an input (gemm with beta != 0), given checked args.
+	 * NULL: only if it is the very same view as an input. Callers use op_reads_output().
+	 */
 	bool (*reads_output)(const struct op_args *args, unsigned v);
-	/* Whether nothing of the inputs counts (gemm with alpha == 0), given checked args; NULL: never. */
+	/* Returns true if the inputs do not matter (gemm with alpha == 0), given checked args; NULL: never. */
 	bool (*ignores_inputs)(const struct op_args *args);
 	void (*cost)(const struct op_args *args, struct cost *ret);
-	/* The oracle: plain loops, float64 accumulation, host memory. */
+	/* Computes the reference result: plain loops, float64 accumulation, host memory. */
 	void (*reference)(const struct op_args *args);
 	/*
-	 * How far right results may lie from those of float64 arithmetic on the same operands, for each element
-	 * of a row of the output: along its last axis, which check() must leave alone; rows are numbered in
-	 * row-major order. Rounding to f32 is part of it, rounding to 16 bits is not. Negative: the element
-	 * cannot be judged. NULL: results are the exact ones, rounded once.
+	 * Sets, for each element of a row of the output, how far correct results may lie from float64
+	 * arithmetic on the same operands. Rows lie along the output's last axis, which check() must not
+	 * change, and are numbered in row-major order. Rounding to f32 is included, rounding to 16 bits is not.
+	 * Negative: the element cannot be judged. NULL: results are the exact ones, rounded once.
 	 */
 	void (*bounds)(const struct op_args *args, uint64_t row, double *ret);
 	/*
-	 * A small valid problem of this dtype for self-tests: shapes, dense strides, parameters; views'
-	 * data, space and offset are left to the caller. False when the op does not take the dtype.
+	 * Makes a small valid problem of this dtype for self-tests: shapes, dense strides, parameters. The
+	 * caller sets the views' data, space and offset. Returns false if the op does not take the dtype.
 	 */
 	bool (*sample)(kops_dtype dtype, struct op_args *args);
-	/* One that kernels for large and aligned problems take too; NULL: no kernel asks for more than
-	 * sample(). */
+	/*
+	 * Makes a problem that kernels for large and aligned operands take too; NULL: no kernel needs more than
+	 * sample().
+	 */
 	bool (*large_sample)(kops_dtype dtype, struct op_args *args);
-	/* Largest |y - reference| that a right kernel shows on either sample filled from [-1, 1]. */
+	/* Returns the largest |y - reference| of a correct kernel on either sample filled from [-1, 1]. */
 	double (*tolerance)(const struct op_args *args);
 };
 
-/* A device's own (kernels/common/cuda.h: a GPU's): what launches are put on in their order, and the handle of a
- * library that puts its launches there too. */
+/*
+ * A device's own types (kernels/common/cuda.h: a GPU's). Launches run in order on a stream; a library puts its
+ * launches there too.
+ */
 struct stream;
 struct library;
 
-/* What a launch may use besides its views. */
+/* What a launch may use beside its views. */
 struct launch {
 	void *workspace; /* kernel->workspace() bytes, 256-byte aligned */
 	uint64_t workspace_bytes;
 	struct stream *stream;   /* NULL on the CPU */
 	struct library *library; /* likewise */
-	/* GPU: some operands lie in host memory, so that each read of them crosses the link. Results are bit
-	 * for bit the same. */
+	/*
+	 * GPU: some operands lie in host memory, so each read of them crosses the link. Results are the same
+	 * bit for bit.
+	 */
 	bool over_link;
-	/* launch_together(): memory that the GPU can read, where the addresses of all views of all ops are by
-	 * the time the kernel runs, op by op: of other ops than args, perhaps, but like them, the first at the
-	 * same place within 256 bytes. KOPS_E_STATE where it cannot use them. NULL: those of args are meant. */
+	/*
+	 * launch_together(): GPU-readable memory that holds the addresses of all views of all ops, op by op,
+	 * when the kernel runs. These may be ops other than args, but alike, with the first one at the same
+	 * place modulo 256 bytes. KOPS_E_STATE if the kernel cannot use them. NULL: use the addresses in args.
+	 */
 	void *const *addresses;
 };
 
@@ -252,41 +267,43 @@ struct kernel {
 	/* Pure. On false, *ret_why_not is a static phrase ("needs unit stride in one dimension"). */
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * Whether its errors, on args that it supports, are as small as the precision asks for: `auto` takes no
-	 * kernel for its measured speed alone. Pure, phrases as above. NULL: always.
+	 * Returns true if the kernel's errors, on args that it supports, are as small as the precision
+	 * requires: `auto` takes no kernel for its speed alone. Pure, with phrases as above. NULL: always.
 	 */
 	bool (*accurate)(const struct op_args *args, const char **ret_why_not);
 	/*
-	 * How many ns it takes on the device of the calling thread, where its operands are in their place and
-	 * mapped: what choices compare and plans sum up. For args that it supports, of outputs with elements.
-	 * Pure; never infinite, since it may be asked for by name. Where in doubt, err upwards: a job planned
-	 * to be too long is refused, one that is longer than planned may be taken for hung.
+	 * Returns how many ns the kernel takes on the calling thread's device, once its operands are in place
+	 * and mapped. Choices compare these times and plans sum them. args: supported, with nonempty outputs.
+	 * Pure; never infinite, since jobs may name the kernel.
+	 *
+	 * Overestimate when unsure: a job planned too long is refused, but one that runs longer than planned
+	 * may be considered hung.
 	 */
 	double (*time_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/*
-	 * Computes, or on a GPU enqueues on launch->stream. 0, KOPS_E_FAULT or KOPS_E_NOMEM;
-	 * KOPS_E_UNSUPPORTED, nothing done, where elements have a size that it has no code for, which
-	 * supports() should have refused. Ops whose outputs have no element never get here.
+	 * Computes, or on a GPU enqueues on launch->stream. Returns 0, KOPS_E_FAULT or KOPS_E_NOMEM. Returns
+	 * KOPS_E_UNSUPPORTED, having done nothing, if it has no code for the size of elements, which supports()
+	 * should have refused. Never called for ops with empty outputs.
 	 */
 	int (*launch)(const struct op_args *args, const struct launch *launch);
 	/*
-	 * GPU: how many ops like this one a single launch computes, at most TOGETHER_MAX; 1: it goes alone.
+	 * GPU: returns how many ops like this one a single launch computes, at most TOGETHER_MAX; 1: only one.
 	 * Pure. NULL: always 1.
 	 */
 	unsigned (*together_max)(const struct op_args *args);
 	/*
-	 * GPU: launch() of n ops in one, 2 to together_max. They are alike (op_args_alike()), and none touches
-	 * what another writes. Each result is bit for bit that of launch().
+	 * GPU: computes n ops in one launch, 2 to together_max. They are alike (op_args_alike()), and none
+	 * touches what another writes. Each result is that of launch(), bit for bit.
 	 */
 	int (*launch_together)(const struct op_args *const *args, unsigned n, const struct launch *launch);
 	/*
-	 * GPU: touches each element once, so a view in host memory needs no copy on the device. launch()
-	 * then takes one host view, dense ones even where they are not registered for DMA.
+	 * GPU: touches each element once, so a view in host memory needs no copy on the device. launch() then
+	 * takes one host view; a dense one even if it is not registered for DMA.
 	 */
 	bool once;
 	bool carries;      /* takes parts that hand on more than the output: see op.carried_bytes */
-	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not bound its speed */
+	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not limit its speed */
 };
 
 struct kernel_list {
@@ -304,21 +321,29 @@ enum {
 };
 extern const struct op *const ops[OP_COUNT];
 
-/* The size of an op whose views are bound but not checked. All zeros where the ranks make no sense. */
+/* Sets the size of an op whose views are bound but not checked. All zeros if the ranks are invalid. */
 void op_shape_of(const struct op_args *args, struct op_shape *ret);
 
-/* Its place in ops[], by name: a module has a copy of the list. OP_COUNT for an op that is not there. */
+/*
+ * Returns the op's index in ops[], found by name, since a module has its own copy of the list. OP_COUNT: not
+ * found.
+ */
 unsigned op_index(const struct op *op);
 
-/* NULL if there is none. */
+/* Returns NULL if there is none. */
 const struct op *op_by_name(const char *name);
 
 #define TOGETHER_MAX 128
-/* What a kernel that takes so many views of each op can say in together_max(): their addresses have to fit into
- * its parameters, beside 512 bytes of others. */
+/*
+ * The largest together_max() of a kernel that takes so many views of each op: their addresses must fit into its
+ * parameters, beside 512 bytes of others.
+ */
 #define TOGETHER_OPS(views) ((views) <= 3 ? TOGETHER_MAX : (4096 - 512 - 32) / (8 * (views)))
 
-/* Whether they differ in nothing but where their operands are, and there not in the remainder by 16 bytes. */
+/*
+ * Returns true if the ops differ only in the addresses of their operands, and these only by multiples of 16
+ * bytes.
+ */
 bool op_args_alike(const struct op_args *a, const struct op_args *b);
 
 /* ---- operands.c ---- */
@@ -333,7 +358,7 @@ static inline bool op_is_output(const struct op *op, unsigned v)
 	return op->operands[v].role != OPERAND_INPUT;
 }
 
-/* The index of the first output, and how many inputs are before it. */
+/* Returns the index of the first output, which is the number of inputs. */
 static inline unsigned op_first_output(const struct op *op)
 {
 	unsigned v = 0;
@@ -343,7 +368,7 @@ static inline unsigned op_first_output(const struct op *op)
 	return v;
 }
 
-/* The output of an op that has one; the first of several. */
+/* Return the first output, which is the only one of most ops. */
 static inline const struct view *op_output_const(const struct op_args *args)
 {
 	return &args->views[op_first_output(args->op)];
@@ -353,53 +378,53 @@ static inline struct view *op_output(struct op_args *args)
 	return &args->views[op_first_output(args->op)];
 }
 
-/* No output has an element: there is nothing to compute. */
+/* Returns true if no output has an element: there is nothing to compute. */
 bool op_is_empty(const struct op_args *args);
 
-/* Whether an output may share a byte with v. */
+/* Returns true if an output may share a byte with v. */
 bool op_writes(const struct op_args *args, const struct view *v);
 
-/* Of checked args: whether output v's old content is an input; and whether any output's is. */
+/* Return true if output v's old content is an input, and if any output's is. args must be checked. */
 bool op_reads_output(const struct op_args *args, unsigned v);
 bool op_reads_outputs(const struct op_args *args);
-/* Of checked args: whether the content of view v counts: not that of absent ones. */
+/* Returns true if the content of view v is used, which absent views have none of. args must be checked. */
 bool op_reads(const struct op_args *args, unsigned v);
 
-/* Whether it takes such elements: those of its first operand. */
+/* Returns true if the op's first operand may have this type. */
 bool op_takes(const struct op *op, kops_dtype dtype);
 
-/* Their place in the description; op->n_operands or n_attributes where there is none of that name. */
+/* Return the index in the description; op->n_operands or n_attributes if there is no such name. */
 unsigned op_operand_index(const struct op *op, const char *name);
 unsigned op_attribute_index(const struct op *op, const char *name);
 
-/* The index of a word among the choices of an attribute; n_choices where it is none of them. */
+/* Returns the index of a word among the choices of an attribute; n_choices if it is none of them. */
 unsigned attribute_choice(const struct op_attribute *a, const char *word);
 
 /*
- * Writes a value in the form that params have it. The type has to have it: a flag 0 or 1, a choice its index, a
- * count a whole number below 2^32. op_set_attribute() does so for attribute i.
+ * Writes a value in the form that params use; op_set_attribute() does so for attribute i. The value must fit
+ * the type: a flag is 0 or 1, a choice an index, a count a whole number below 2^32.
  */
 void attribute_put(enum attribute_type type, double value, void *at);
 void op_set_attribute(struct op_args *args, unsigned i, double value);
-/* Gives every attribute its default. */
+/* Sets every attribute to its default. */
 void op_set_defaults(struct op_args *args);
 
 /*
- * Whether an op may run so: which operands are given, their types, attributes' ranges, then op->check(). Codes
- * and sentence as of that.
+ * Checks whether the op may run: which operands are given, types, ranges of attributes, then op->check().
+ * Returns the same codes and sentences as that.
  */
 int op_check(struct op_args *args, char why[WHY_BYTES]);
 
 /*
- * Gives outputs the type, rank and shape that they have, given the views of inputs, the attributes, and ranks
- * of 1 to KOPS_RANK_MAX. Codes and sentence as of op_check(); what it accepts may still be refused there.
+ * Gives outputs their type, rank and shape, from the views of inputs with ranks of 1 to KOPS_RANK_MAX and the
+ * attributes. Codes and sentence as for op_check(), which may still refuse what this accepts.
  */
 int op_result(struct op_args *args, char why[WHY_BYTES]);
 
 /*
- * Gives optional input v the last axes of the first input's shape: the most that op_result() accepts, beside
- * the inputs before it, and that have so many elements; ANY_COUNT: whatever number. v has its type already.
- * False, and v is absent: there are none.
+ * Gives optional input v the last axes of the first input's shape: the most axes that op_result() accepts,
+ * beside the inputs before v, and that have so many elements (ANY_COUNT: any number). v already has its type.
+ * Returns false, with v absent, if there are none.
  */
 #define ANY_COUNT UINT64_MAX
 bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
@@ -408,53 +433,56 @@ bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
 
 /*
  * How an op is cut: into blocks of `chunk` indices along part_axes[axis], and each block into n_steps parts of
- * step_chunk of its steps; the last of each has fewer. chunk 0: one block. n_steps 1: a block is a part.
+ * step_chunk steps. The last block and the last part may be smaller. chunk 0: one block. n_steps 1: a block is
+ * a part.
  */
 #define CUT_STEPS (-1)
 struct op_cut {
 	uint32_t n_parts, n_steps; /* n_parts: of all blocks */
 	int axis;
 	uint64_t chunk, step_chunk;
-	uint64_t carried_bytes; /* that a part hands on to the next of its block, at most */
-	double share;           /* of the time of all that the longest part is estimated to take */
+	uint64_t carried_bytes; /* most bytes that a part hands on to the next of its block */
+	double share;           /* estimated time of the longest part, as a share of the time of all */
 };
 
-/* Part i of n_parts, to be run in order: views' offset, data (where set), extents and parameters. args->carried
- * is set where cut->carried_bytes is not 0, and data is known. */
+/*
+ * Makes part i of n_parts, which must run in order: sets views' offset, data (if known), extents and
+ * parameters. The caller sets args->carried if cut->carried_bytes is not 0 and data is known.
+ */
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
-/* The block that it belongs to. */
+/* Makes the block that part i belongs to. */
 void op_block(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
 
 struct part_limits {
-	/* Of an op or a part, with all it costs. on: the next member. */
+	/* Returns the whole time of an op or a part. on: the next member. */
 	double (*time_ns)(const void *on, const struct kernel *kernel, const struct op_args *args);
 	const void *on;
-	double most_ns; /* of a part */
+	double most_ns; /* longest time of a part */
 	uint64_t carried_max;
 };
 
 /*
- * Cuts checked args, which the kernel supports, into parts that it takes and that keep to the limits; if that
- * cannot be done, into the shortest parts that can. Returns how many times as long as the op all parts take
- * together.
+ * Cuts checked args, which the kernel supports, into parts that it takes and that keep to the limits; if none
+ * do, into the shortest parts possible. Returns the time of all parts together in units of the op's time.
  */
 double kernel_cut(const struct kernel *kernel, const struct op_args *args, const struct part_limits *limits,
                   struct op_cut *ret);
 
 struct preference;
-/* Prefers, of the accurate kernels that can be cut so, the one that is fastest with all parts. Nothing where
- * there is none.
+/*
+ * Prefers, among the accurate kernels that can be cut to the limits, the one that is fastest in parts. The
+ * preference is empty if there is none.
  */
 void kernel_prefer_cut(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                        const struct part_limits *limits, struct preference *ret);
 
-/* Whether it supports every part. */
+/* Returns true if the kernel supports every part. */
 bool kernel_takes_parts(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
 
-/* The workspace that the largest part needs. */
+/* Returns the workspace that the largest part needs. */
 uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
 
-/* Computes part i. convert: copies elements of another type between views of one shape. */
+/* Computes part i. convert: copies elements between views of one shape and different types. */
 typedef int part_convert(const struct view *from, const struct view *to, const struct launch *launch);
 int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut,
                        uint32_t i, const struct launch *launch, part_convert *convert);
@@ -465,7 +493,8 @@ int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, 
 #define PREFERENCE_WHY_BYTES 96
 #define RIVALS_MAX           16
 
-/* What `auto` tries before its estimates: indices of the list's kernels, best first, and a phrase for receipts.
+/*
+ * What `auto` tries before its estimates: indices of the list's kernels, best first, and a phrase for receipts.
  */
 struct preference {
 	uint8_t n, kernels[PREFERRED_MAX];
@@ -473,63 +502,70 @@ struct preference {
 };
 
 /*
- * Picks the kernel that runs args. pinned: a kernel's name, which need only support args; NULL or "" for
- * `auto`: the first of the preferred kernels that supports args and is accurate. Where there is none, the one
- * of least time_ns among those that support them and are accurate, the first of equal ones; where there is none
- * either, the same without asking for accuracy. preferred: NULL where none is. disabled: bit i set = kernels[i]
- * failed its self-test and is not taken. A phrase for the receipt is written into why_text.
+ * Chooses the kernel that runs args, and writes a phrase for the receipt into why_text. pinned: the name of a
+ * kernel that need only support args; NULL or "": `auto`.
+ *
+ * `auto` takes the first of the preferred kernels that supports args and is accurate. If there is none, it
+ * takes the accurate kernel of least time_ns, the first of equals. If none is accurate, it takes the one of
+ * least time_ns.
+ *
+ * preferred: NULL if none is. disabled: bit i is set if kernels[i] failed its self-test; it is not taken.
  * KOPS_E_UNSUPPORTED with a sentence in why_text that names the reason and a kernel that would do.
  */
 int kernel_choose(const struct kernel_list *list, const struct op_args *args, const char *pinned,
                   const struct preference *preferred, uint64_t disabled, const struct kernel **ret_kernel,
                   char why_text[WHY_BYTES]);
 
-/* A kernel that `auto` might take for some args, by its index in the list, and its time_ns. */
+/* A kernel that `auto` might take: its index in the list, and its time_ns. */
 struct rival {
 	size_t kernel;
 	double time_ns;
 };
 
 /*
- * The kernels that support args and are accurate, in the list's order: what `auto` chooses among where nothing
- * is preferred. Returns how many there are, RIVALS_MAX at most.
+ * Lists the kernels that support args and are accurate, in the list's order: `auto` chooses among them if none
+ * is preferred. Returns their number, at most RIVALS_MAX.
  */
 unsigned kernel_rivals(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                        struct rival ret[RIVALS_MAX]);
 
-/* Whether the errors of a kernel that supports args are as small as the precision asks for; *ret_why_not: a
- * static phrase where they are not. */
+/*
+ * Returns true if the errors of a kernel that supports args are as small as the precision requires; else sets
+ * *ret_why_not to a static phrase.
+ */
 bool kernel_is_accurate(const struct kernel *kernel, const struct op_args *args, const char **ret_why_not);
 
 /*
- * The other kernels in their order, for the receipt, with what kept them out where something did: "cublas
- * (needs K > 0), pipelined, naive". Cut at the end where there is no room.
+ * Lists the other kernels in their order for the receipt, with what excluded them: "cublas (needs K > 0),
+ * pipelined, naive". Cut off at the end if there is no room.
  */
 void kernel_passed_over(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                         const struct kernel *chosen, char text[PASSED_OVER_BYTES]);
 
 /* ---- view.c ---- */
 
-/* |stride|, of the smallest too. */
+/* Returns |stride|, even of INT64_MIN. */
 static inline uint64_t stride_magnitude(int64_t stride)
 {
 	return stride < 0 ? -(uint64_t)stride : (uint64_t)stride;
 }
 
-/* Some extent is 0, or it is absent: there are no elements, and the strides mean nothing. */
+/* Returns true if the view is absent or an extent is 0: it has no elements, and its strides mean nothing. */
 bool view_is_empty(const struct view *v);
 
-/* Product of the extents; KOPS_E_RANGE where it does not fit in 63 bits. */
+/* Computes the product of the extents; KOPS_E_RANGE if it does not fit in 63 bits. */
 int view_count(const struct view *v, uint64_t *ret_count);
 
-/* Product of the extents of a view already accepted by view_extent(). */
+/* Returns the product of the extents of a view that view_extent() accepted. */
 uint64_t view_elements(const struct view *v);
 
-/* Leaves indices [first, first + n) of an axis: moves the offset, and data where it is set. */
+/* Reduces an axis to indices [first, first + n): moves the offset, and data if it is set. */
 void view_narrow(struct view *v, uint32_t axis, uint64_t first, uint64_t n);
 
-/* Elements from the first one of a view of rank 4 to where row i begins: the first three axes number its rows.
- * Those of dense views are all along axis 2. */
+/*
+ * Returns how many elements after the first one row i begins, in a view of rank 4 whose first three axes number
+ * the rows. In dense views all rows are along axis 2.
+ */
 static inline int64_t view_row(const struct view *v, uint64_t i)
 {
 	uint64_t rest;
@@ -541,32 +577,35 @@ static inline int64_t view_row(const struct view *v, uint64_t i)
 	       (int64_t)(i % v->shape[2]) * v->strides[2];
 }
 
-/* Row-major strides without gaps. */
+/* Sets row-major strides without gaps. */
 void view_make_dense(struct view *v);
 bool view_is_dense(const struct view *v);
 
 /*
- * The bytes [*ret_lo, *ret_hi) of its space that the view may touch, given its offset; lo == hi when
- * it has no element. KOPS_E_RANGE where they leave [0, space_bytes) or overflow. Alignment of the
- * offset to the element is checked too (KOPS_E_INVALID).
+ * Computes the bytes [*ret_lo, *ret_hi) of its space that the view may touch, from its offset; lo == hi if it
+ * has no element. KOPS_E_RANGE if they leave [0, space_bytes) or overflow. KOPS_E_INVALID if the offset is not
+ * aligned to the element.
  */
 int view_extent(const struct view *v, uint64_t space_bytes, uint64_t *ret_lo, uint64_t *ret_hi);
 
 /*
- * How many aligned blocks of so many bytes (cache lines, pages) the elements of v lie in, about: of elements
- * that are further apart each has its own. 0 for a view without elements.
+ * Estimates in how many aligned blocks of so many bytes (cache lines, pages) the elements of v lie. An element
+ * that is further from others has its own. 0 for a view without elements.
  */
 double view_blocks(const struct view *v, uint64_t bytes);
 
-/* Each element at an address of its own: what an output needs. May say no to exotic interleavings. */
+/*
+ * Returns true if each element has its own address, as outputs need. May return false for unusual
+ * interleavings.
+ */
 bool view_is_injective(const struct view *v);
 
-/* Same space, offset, dtype, shape and strides (of extents > 1). */
+/* Returns true if space, offset, dtype, shape and strides (of extents > 1) are equal. */
 bool view_same(const struct view *a, const struct view *b);
 
 /*
- * Whether two views may share a byte. Exact for disjoint ranges and for tiles of one common pitch;
- * otherwise errs towards true.
+ * Returns true if two views may share a byte. Exact for disjoint ranges and for tiles of one common pitch;
+ * otherwise true when unsure.
  */
 bool view_overlap(const struct view *a, const struct view *b);
 

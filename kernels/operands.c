@@ -1,4 +1,5 @@
-/* operands.c: what the descriptions of ops say of all of them alike: operands, types, attributes. See kernel.h.
+/*
+ * operands.c: checks that the descriptions make alike for all ops: operands, types, attributes. See kernel.h.
  */
 #include <float.h>
 #include <math.h>
@@ -55,7 +56,7 @@ bool op_reads(const struct op_args *args, unsigned v)
 	return !view_is_absent(&args->views[v]);
 }
 
-/* By name alone: a type that exists but that no op names is taken by none. */
+/* Checks by name: a type that no op names is taken by none. */
 static bool takes(const struct op_operand *operand, kops_dtype dtype)
 {
 	return (unsigned)dtype < 32 && (operand->dtypes & DTYPE_BIT(dtype)) != 0;
@@ -131,7 +132,7 @@ static bool is_last_but_one(const struct op_attribute *a, unsigned i)
 	return i + 2 == a->n_choices;
 }
 
-/* "kind is 7; it is sum (0), max (1) or mean (2)" */
+/* Writes "kind is 7; it is sum (0), max (1) or mean (2)". */
 static int refuse_choice(const struct op_attribute *a, int choice, char why[WHY_BYTES])
 {
 	size_t used = (size_t)snprintf(why, WHY_BYTES, "%s is %d; it is ", a->name, choice);
@@ -187,7 +188,7 @@ static int check_attribute(const struct op_attribute *a, const char *params, cha
 
 /* ---- Operands ---- */
 
-/* "f32, f16 and bf16" */
+/* Writes "f32, f16 and bf16". */
 static const char *list_dtypes(unsigned dtypes, char *text, size_t bytes)
 {
 	size_t used = 0;
@@ -205,7 +206,7 @@ static const char *list_dtypes(unsigned dtypes, char *text, size_t bytes)
 	return text;
 }
 
-/* Its type is that of another one, too, unless that is absent. */
+/* Checks that the operand's type is that of another one, unless that is absent. */
 static int check_same_dtype(const struct op_args *args, unsigned v, char why[WHY_BYTES])
 {
 	const struct op_operand *operands = args->op->operands;

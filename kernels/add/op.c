@@ -1,9 +1,8 @@
 /*
  * add: y = a + b with a and b repeated to y's shape (pairwise.h); f32, f64, f16 and bf16.
  *
- * A sum in f32 rounded to one of the 16-bit types is the exact sum rounded once: a second rounding of a sum to
- * p bits does no harm after a first one to 2p + 2 or more, f16 has p = 11, bf16 8, and subnormal sums are
- * exact.
+ * A sum in f32 rounded to a 16-bit type is the exact sum rounded once. Rounding a sum to p bits is harmless
+ * after a rounding to at least 2p + 2 bits; f16 has p = 11, bf16 8. Subnormal sums are exact.
  */
 #include "common/rules.h"
 #include "pairwise/pairwise.h"

@@ -1,4 +1,4 @@
-/* choose.c: which kernel runs an op, and the words for it. See kernel.h. */
+/* choose.c: chooses the kernel that runs an op, and explains the choice. See kernel.h. */
 #include "kernel.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ static bool is_disabled(uint64_t disabled, size_t kernel)
 	return kernel < 64 && (disabled >> kernel & 1);
 }
 
-/* Whether kernel i may run args; if not, *ret_why_not completes a sentence that its name begins. */
+/* Returns true if kernel i may run args; else *ret_why_not completes a sentence that begins with its name. */
 static bool fits(const struct kernel_list *list, size_t i, const struct op_args *args, uint64_t disabled,
                  const char **ret_why_not)
 {
@@ -22,7 +22,7 @@ bool kernel_is_accurate(const struct kernel *kernel, const struct op_args *args,
 	return !kernel->accurate || kernel->accurate(args, ret_why_not);
 }
 
-/* First kernel that may run args; list->n if there is none. */
+/* Returns the first kernel that may run args; list->n if there is none. */
 static size_t first_fit(const struct kernel_list *list, const struct op_args *args, uint64_t disabled)
 {
 	const char *why_not;
@@ -33,7 +33,7 @@ static size_t first_fit(const struct kernel_list *list, const struct op_args *ar
 	return i;
 }
 
-/* Appends what would do instead. */
+/* Appends what to do instead. */
 static void advise(const struct kernel_list *list, size_t fit, char why[WHY_BYTES])
 {
 	size_t used = strlen(why);
@@ -85,7 +85,7 @@ static int choose_pinned(const struct kernel_list *list, const struct op_args *a
 	return 0;
 }
 
-/* Whether kernel i comes into question for `auto`. */
+/* Returns true if `auto` may take kernel i. */
 static bool is_candidate(const struct kernel_list *list, size_t i, const struct op_args *args,
                          uint64_t disabled, bool accurate, const char **ret_why_not)
 {
@@ -93,7 +93,7 @@ static bool is_candidate(const struct kernel_list *list, size_t i, const struct 
 	       (!accurate || kernel_is_accurate(&list->kernels[i], args, ret_why_not));
 }
 
-/* The first of the preferred kernels that may run args and is accurate; list->n if there is none. */
+/* Returns the first of the preferred kernels that may run args and is accurate; list->n if there is none. */
 static size_t choose_preferred(const struct kernel_list *list, const struct op_args *args,
                                const struct preference *preferred, uint64_t disabled, char why[WHY_BYTES])
 {
@@ -111,7 +111,7 @@ static size_t choose_preferred(const struct kernel_list *list, const struct op_a
 }
 
 struct estimate {
-	size_t first, best; /* the first candidate, and the one to take; list->n: there is none */
+	size_t first, best; /* the first candidate, and the one to take; list->n if none */
 	double first_ns, best_ns;
 	const char *why_not_first; /* why kernels[0] is no candidate */
 };
@@ -175,7 +175,7 @@ static size_t choose_estimated(const struct kernel_list *list, const struct op_a
 	return e.best;
 }
 
-/* For an output without elements: nothing is computed, so no model of speed is asked. */
+/* Chooses for empty outputs: nothing is computed, so no time is estimated. */
 static size_t choose_any(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                          char why[WHY_BYTES])
 {
@@ -223,7 +223,7 @@ int kernel_choose(const struct kernel_list *list, const struct op_args *args, co
 	return 0;
 }
 
-/* Appends as much of part as there is room for; returns the new end. */
+/* Appends as much of part as fits, and returns the new end. */
 static char *append(char *to, const char *end, const char *part)
 {
 	size_t n = strlen(part), room = (size_t)(end - to) - 1;

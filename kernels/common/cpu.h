@@ -12,8 +12,8 @@
 #undef X
 
 /*
- * Compiles a function for AVX-512, AVX2 and the base, chosen when the program is loaded. Sanitizers
- * cannot run the choice (an ifunc resolver), other compilers and machines do without.
+ * Compiles a function for AVX-512, AVX2 and the base; one is chosen when the program is loaded. Sanitizers
+ * cannot run that choice (an ifunc resolver); other compilers and machines get the base only.
  */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(KOPS_SANITIZE)
 #define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -21,15 +21,15 @@
 #define CPU_CLONES
 #endif
 
-/* Rounds up to a multiple of 64 bytes, a cache line and a vector; UINT64_MAX where that overflows. */
+/* Rounds up to a multiple of 64 bytes, a cache line and a vector; UINT64_MAX on overflow. */
 static inline uint64_t cpu_align(uint64_t bytes)
 {
 	return bytes > UINT64_MAX - 63 ? UINT64_MAX : (bytes + 63) & ~(uint64_t)63;
 }
 
 /*
- * For time_ns of the kernels: threads at work on so many parts, as a number to divide by; ns that one thread
- * waits for the lines of a view, and that so many parts wait for those of all views. Measured on a Xeon of
+ * For time_ns of kernels: the number of threads that work on so many parts, as a divisor; ns that one thread
+ * waits for the lines of a view; ns that so many parts wait for the lines of all views. Measured on a Xeon of
  * 2023.
  */
 double cpu_threads(double parts);
@@ -41,7 +41,7 @@ bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not
 double cpu_reference_ns(const struct op_args *args);
 int cpu_reference_launch(const struct op_args *args, const struct launch *launch);
 
-/* part_convert (kernel.h) on the CPU. One thread. */
+/* Does what part_convert (kernel.h) says, on the CPU. One thread. */
 int cpu_convert(const struct view *from, const struct view *to, const struct launch *launch);
 
 #define CPU_REFERENCE_KERNEL(types) CPU_REFERENCE_KERNEL_OF(types, cpu_reference_ns)

@@ -1,4 +1,4 @@
-/* cpu_time.c: how long memory takes on the CPU, for plans. See cpu.h. */
+/* cpu_time.c: estimates the time of memory accesses on the CPU, for plans. See cpu.h. */
 #include <math.h>
 
 #include "common/cpu.h"
@@ -6,10 +6,10 @@
 
 #define LINE_BYTES 64
 #define PAGE_BYTES 4096
-#define LINE_NS    9.5 /* of a line among others that are read or written */
-#define FAR_NS     18  /* of one by itself … */
-#define PAGE_NS    15  /* … and more of one in a page by itself */
-#define SHARERS    16  /* threads that have the memory's bandwidth */
+#define LINE_NS    9.5 /* a line among others that are read or written */
+#define FAR_NS     18  /* a line by itself */
+#define PAGE_NS    15  /* added if that is the only one of its page */
+#define SHARERS    16  /* threads that saturate the memory's bandwidth */
 
 double cpu_threads(double parts)
 {

@@ -1,6 +1,6 @@
 /*
- * cuda.h: what the CUDA kernels of all ops share: their tables, the form of a launch, what the device is, and
- * the reduction of a problem's axes to the few that matter.
+ * cuda.h: what the CUDA kernels of all ops share: their tables, the form of a launch, facts about the device,
+ * and the reduction of a problem's axes to the few that matter.
  */
 #ifndef KOPS_KERNELS_CUDA_H
 #define KOPS_KERNELS_CUDA_H
@@ -19,8 +19,8 @@ extern "C" {
 #undef X
 
 /*
- * For __launch_bounds__: threads that a multiprocessor is to hold. All that it can on the GPUs of data centres;
- * on the others, which hold 1024 or 1536, what each of them can.
+ * Threads that a multiprocessor should hold, for __launch_bounds__: all that it can on GPUs of data centres.
+ * Others can hold 1024 or 1536, and get 1024.
  */
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ / 100 == 10)
 #define CUDA_RESIDENT_THREADS 2048
@@ -41,8 +41,8 @@ static inline cudaStream_t cuda_stream(const struct launch *launch)
 }
 
 /*
- * The result of the launches made so far by this thread. The error stays set, so that the backend
- * can still ask the runtime for its sentence.
+ * Returns the result of this thread's launches so far. The error stays set, so that the backend can still ask
+ * the runtime for its sentence.
  */
 static inline int cuda_launch_status(void)
 {
@@ -53,7 +53,7 @@ static inline int cuda_launch_status(void)
 	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
 }
 
-/* For supports() of kernels that move elements whatever they are: whether there is code for their size. */
+/* For supports() of kernels that move elements of any type: returns true if there is code for their size. */
 static inline bool cuda_moves(kops_dtype dtype, const char **ret_why_not)
 {
 	size_t size = dtype_size(dtype);
@@ -65,12 +65,12 @@ static inline bool cuda_moves(kops_dtype dtype, const char **ret_why_not)
 }
 
 /*
- * An attribute of this thread's GPU; 0 where there is none. Asked of the driver once: that takes a microsecond,
- * and supports() is called several times for each job. (cuda_device.c)
+ * Returns an attribute of this thread's GPU; 0 if there is none. Asks the driver once: that takes a
+ * microsecond, and supports() is called several times per job. (cuda_device.c)
  */
 int cuda_device_attribute(enum cudaDeviceAttr which);
 
-/* For together_max of kernels bound by memory: of larger outputs a launch takes little of the time. */
+/* For together_max of kernels bound by memory: launching takes little of the time of larger outputs. */
 #define CUDA_TOGETHER_BYTES (64u << 10)
 static inline unsigned cuda_together_max(const struct op_args *args)
 {
@@ -82,28 +82,28 @@ static inline unsigned cuda_together_max(const struct op_args *args)
 }
 
 /*
- * For time_ns of the kernels (cuda_time.c): what this thread's GPU has and does, by its driver; 1 where that is
- * not known. So models say how much of a rate they reach, not what the rate is.
+ * For time_ns of kernels (cuda_time.c): facts about this thread's GPU, from its driver; 1 if unknown. So models
+ * contain shares of a rate, not the rate itself.
  */
 double cuda_multiprocessors(void);
 double cuda_clocks_per_ns(void);
-double cuda_bytes_per_ns(void); /* of device memory, at the most */
-/* For constants in ns: how many times longer clocks are here than where they were fitted. */
+double cuda_bytes_per_ns(void); /* peak rate of device memory */
+/* For constants in ns: how many times longer clocks are here than on the GPU that they were fitted on. */
 double cuda_clock_factor(void);
-/* At a share of the memory's rate; clocks of one multiprocessor, shared out among all. */
+/* Time of bytes at a share of the memory's rate; time of clocks of one multiprocessor, divided among all. */
 double cuda_ns_of_bytes(double bytes, double share);
 double cuda_ns_of_clocks(double clocks);
-/* Of so many operations on f64, which some GPUs have few units for; 0 of an op on other types. */
+/* Time of operations on f64, for which some GPUs have few units; 0 for ops on other types. */
 double cuda_f64_ns(const struct op_args *args, double operations);
-/* By the lines of device memory and the arithmetic of addresses, whatever is computed. */
+/* Time of device memory's lines and of address arithmetic, whatever is computed. */
 double cuda_memory_ns(const struct op_args *args);
 
 /*
- * n views of one shape, seen as few axes as possible: axes of extent 1 are dropped, the rest sorted
- * by the last view's stride, innermost first, and neighbours that are one run in every view joined.
- * Rank 0 is a single element. strides[v][d]: elements, view v, axis d.
+ * n views of one shape with as few axes as possible. Axes of extent 1 are dropped, and the others sorted by the
+ * last view's stride, innermost first. Neighbours that are contiguous in every view are joined. Rank 0 is a
+ * single element. strides[v][d]: elements, view v, axis d.
  */
-#define CUDA_AXES_VIEWS 3 /* at most: it is a parameter of kernels */
+#define CUDA_AXES_VIEWS 3 /* few, since the struct is a parameter of kernels */
 struct cuda_axes {
 	uint32_t rank;
 	uint64_t extent[KOPS_RANK_MAX];
@@ -112,10 +112,16 @@ struct cuda_axes {
 
 void cuda_axes_of(const struct view *views, unsigned n, struct cuda_axes *ret);
 
-/* part_convert (kernel.h) on a GPU, one view of f32, the other of a 16-bit type. Enqueues. (convert.cu) */
+/*
+ * Does what part_convert (kernel.h) says on a GPU, for one view of f32 and one of a 16-bit type. Enqueues.
+ * (convert.cu)
+ */
 int cuda_convert(const struct view *from, const struct view *to, const struct launch *launch);
 
-/* y = x element by element for any strides, both addresses reachable by the GPU. Enqueues. (copy/copy.cu) */
+/*
+ * Computes y = x element by element for any strides. The GPU must reach both addresses. Enqueues.
+ * (copy/copy.cu)
+ */
 int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream);
 
 #ifdef __cplusplus

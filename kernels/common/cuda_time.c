@@ -4,8 +4,8 @@
 #include "common/cuda.h"
 #include "fitted.h"
 
-#define LINE_BYTES 64   /* what an element far from its neighbours takes of device memory */
-#define LEAST_RATE 1e-9 /* what a driver tells may be absurd; times stay finite */
+#define LINE_BYTES 64   /* bytes of device memory that an element far from others takes */
+#define LEAST_RATE 1e-9 /* drivers may report absurd values; times stay finite */
 
 static double at_least(double rate, double otherwise)
 {
@@ -45,8 +45,10 @@ double cuda_ns_of_clocks(double clocks)
 	return clocks / (cuda_multiprocessors() * cuda_clocks_per_ns());
 }
 
-/* By the GPU's word of how many times faster f32 is, of which a multiprocessor does 128 in a clock. No constant
- * was fitted to ops on f64 yet. */
+/*
+ * Uses the ratio of f32's and f64's speed that the GPU reports; a multiprocessor does 128 f32 operations per
+ * clock. No constant is fitted to ops on f64 yet.
+ */
 double cuda_f64_ns(const struct op_args *args, double operations)
 {
 	const double f32_per_clock = 128;

@@ -1,4 +1,4 @@
-/* half.c: arrays of f16 and bf16 to and from f32, in vectors. */
+/* half.c: converts arrays of f16 and bf16 to and from f32, in vectors. */
 #include "common/half.h"
 
 #include "common/cpu.h"

@@ -1,6 +1,6 @@
 /*
- * half.h: f16 and bf16 to and from f32 and f64, in integer arithmetic: round to nearest even, subnormals,
- * infinities and NaN kept (a NaN's payload is not). Branch-free so that loops over them vectorise. The f16
+ * half.h: converts f16 and bf16 to and from f32 and f64, in integer arithmetic. Rounds to nearest even, and
+ * keeps subnormals, infinities and NaN (but not its payload). Branch-free, so that loops vectorise. The f16
  * pair follows M. Dukhan's FP16 library (fp16_ieee_to_fp32_value and its inverse).
  */
 #ifndef KOPS_HALF_H
@@ -64,7 +64,10 @@ static inline uint16_t f32_to_f16(float f)
 	return (uint16_t)(sign | (twice > 0xff000000u ? 0x7e00u : rounded));
 }
 
-/* f32 with the last bit set if d lies between two of them: rounding it again, to fewer bits, errs nowhere. */
+/*
+ * Rounds to f32 with the last bit set if d lies between two numbers: rounding that again to fewer bits is
+ * exact.
+ */
 static inline float half_round_to_odd(double d)
 {
 	float f = (float)d;
@@ -78,7 +81,7 @@ static inline float half_round_to_odd(double d)
 	return half_float(bits | 1u);
 }
 
-/* Element i of an array, in float64; 0 of a type that is no real number. */
+/* Returns element i of an array in float64; 0 for a type that is no real number. */
 static inline double half_load(const void *array, kops_dtype dtype, int64_t i)
 {
 	switch (dtype) {
@@ -95,7 +98,7 @@ static inline double half_load(const void *array, kops_dtype dtype, int64_t i)
 	}
 }
 
-/* Rounds once, to nearest even. Nothing is stored as a type that is no real number. */
+/* Rounds once, to nearest even. Stores nothing for a type that is no real number. */
 static inline void half_store(void *array, kops_dtype dtype, int64_t i, double value)
 {
 	switch (dtype) {
@@ -116,7 +119,7 @@ static inline void half_store(void *array, kops_dtype dtype, int64_t i, double v
 	}
 }
 
-/* n elements of f16 or bf16 to f32, and back; the arrays are apart. (half.c) */
+/* Convert n elements of f16 or bf16 to f32, and back. The arrays must not overlap. (half.c) */
 void half_widen(float *to, const void *from, kops_dtype dtype, int64_t n);
 void half_narrow(void *to, kops_dtype dtype, const float *from, int64_t n);
 

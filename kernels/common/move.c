@@ -2,13 +2,13 @@
  * move.c: strided copies.
  *
  * rows    a unit stride that both sides share: memcpy per row
- * tiles   unit strides along different axes: tiles of 8×8 (8-byte elements: 4×4) transposed in registers, so
- *         many at a time that whole lines are read and written, in blocks of 64×64 that stay in the
- *         first-level cache, the next lines asked for early
- * others  the same blocks, element by element; so are sizes for which there is no loop of its own
+ * tiles   unit strides along different axes: tiles of 8×8 (8-byte elements: 4×4) are transposed in registers.
+ *         Whole lines are read and written at a time, in blocks of 64×64 that stay in the first-level cache,
+ * and the next lines are prefetched. others  the same blocks, element by element; also element sizes without a
+ * loop of their own
  *
- * On 4096×4096, whose rows fall into few sets of the cache, whole lines are worth a factor of 1.6 and
- * asking early another 1.25.
+ * On 4096×4096, whose rows fall into few sets of the cache, whole lines are 1.6 times as fast, and prefetching
+ * adds a factor of 1.25.
  */
 #include "common/move.h"
 
@@ -21,7 +21,7 @@
 
 #define BLOCK       64
 #define LINE        64           /* bytes of a cache line */
-#define GRAIN_BYTES (128 * 1024) /* per part: about ten microseconds of memory traffic */
+#define GRAIN_BYTES (128 * 1024) /* per part: takes about ten microseconds */
 
 #define DEFINE_BLOCK(type, name)                                                                               \
 	static void name(type *restrict y, int64_t y_row, int64_t y_col, const type *restrict x,               \
@@ -35,7 +35,7 @@ DEFINE_BLOCK(uint16_t, block_2)
 DEFINE_BLOCK(uint32_t, block_4)
 DEFINE_BLOCK(uint64_t, block_8)
 
-/* Elements of any size; strides in elements of it. */
+/* Moves elements of any size; strides are in elements. */
 static void block_of_size(char *y, int64_t y_row, int64_t y_col, const char *x, int64_t x_row, int64_t x_col,
                           uint64_t rows, uint64_t cols, size_t size)
 {
@@ -58,7 +58,7 @@ typedef uint64_t lanes_8 __attribute__((vector_size(32), aligned(8), may_alias))
 #define LOW1(a, b)  MIX(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HIGH1(a, b) MIX(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 
-/* Thrice the same step: rows i and i + 4 interleaved become rows 2 i and 2 i + 1. */
+/* Interleaves rows i and i + 4 into rows 2 i and 2 i + 1, three times. */
 INLINE void tile_2(uint16_t *y, int64_t y_ld, const uint16_t *x, int64_t x_ld)
 {
 	lanes_2 r[8], s[8];
@@ -124,14 +124,15 @@ INLINE void tile_8(uint64_t *y, int64_t y_ld, const uint64_t *x, int64_t x_ld)
 	}
 }
 
-/* Asks for the lines of x two lines further on, in `rows` rows; beyond the end that does nothing. */
+/* Prefetches the lines of x two lines further on, in `rows` rows; harmless beyond the end. */
 INLINE void prefetch_ahead(const void *x, int64_t row_bytes, int rows)
 {
 	for (int i = 0; i < rows; i++)
 		__builtin_prefetch((const void *)((uintptr_t)x + (uint64_t)(i * row_bytes + 2 * LINE)));
 }
 
-/* y[j, i] = x[i, j] for rows × cols of x, both multiples of `tile`: squares of whole lines of both at a time.
+/*
+ * Computes y[j, i] = x[i, j] for rows × cols of x, both multiples of `tile`, in squares of whole lines of both.
  */
 #define DEFINE_FLIP(bytes, type, tile)                                                                         \
 	CPU_CLONES static void flip_##bytes(type *y, int64_t y_ld, const type *x, int64_t x_ld, int64_t rows,  \
@@ -239,9 +240,9 @@ void move_matrix(void *y, int64_t y_row, int64_t y_col, const void *x, int64_t x
 			           x_col, least(rows - i, BLOCK), least(cols - j, BLOCK), size);
 }
 
-/* A move seen as slabs: `per_plane` of them in each of shape[0] * shape[1] planes, `rows` × `cols` each. */
+/* A move divided into slabs: `per_plane` in each of shape[0] * shape[1] planes, `rows` × `cols` each. */
 struct slabs {
-	struct move m; /* axis 3: the one where y has unit stride, if any; axis 2: x's, if another */
+	struct move m; /* axis 3: y's of unit stride, if any; axis 2: x's, if it is another */
 	uint64_t rows, cols, down, across, n;
 	unsigned n_parts;
 };
@@ -283,7 +284,7 @@ static void swap_axes(struct move *m, unsigned d, unsigned e)
 	m->x_strides[e] = x;
 }
 
-/* The axis of more than one index along which strides is 1, else `otherwise`. */
+/* Returns the axis of more than one index whose stride is 1, or `otherwise`. */
 static unsigned unit_axis(const struct move *m, const int64_t strides[4], unsigned otherwise)
 {
 	for (unsigned d = 4; d-- > 0;)
@@ -292,7 +293,7 @@ static unsigned unit_axis(const struct move *m, const int64_t strides[4], unsign
 	return otherwise;
 }
 
-/* The longest axis of 0, 1 and 2 becomes axis 2. */
+/* Moves the longest of axes 0, 1 and 2 to axis 2. */
 static void longest_to_2(struct move *m)
 {
 	for (unsigned d = 0; d < 2; d++)
@@ -320,7 +321,7 @@ static bool has_unit_rows(const struct move *m)
 	return m->y_strides[3] == 1 && m->x_strides[3] == 1;
 }
 
-/* Of a move with elements. */
+/* Divides a move that has elements. */
 static struct slabs slabs_of(const struct move *move)
 {
 	struct slabs s = {.m = *move};

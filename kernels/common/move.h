@@ -1,6 +1,6 @@
 /*
- * move.h: copies elements between strided layouts on the CPU; copy, transpose and the packing of
- * operands are this one operation.
+ * move.h: copies elements between strided layouts on the CPU. Copy, transpose and the packing of operands are
+ * all this operation.
  */
 #ifndef KOPS_MOVE_H
 #define KOPS_MOVE_H
@@ -12,7 +12,7 @@
 void move_matrix(void *y, int64_t y_row, int64_t y_col, const void *x, int64_t x_row, int64_t x_col,
                  uint64_t rows, uint64_t cols, size_t size);
 
-/* The same for four axes, spread over the threads where that is worth it. */
+/* The same for four axes, divided among the threads if that is worth it. */
 struct move {
 	char *y;
 	const char *x;
@@ -22,9 +22,9 @@ struct move {
 };
 void move_run(const struct move *move);
 
-#define MOVE_PART 16384 /* elements that are worth a thread, about */
+#define MOVE_PART 16384 /* elements that are worth a thread */
 
-/* About how long the threads are at it, beside the time that memory takes; for plans. */
+/* Estimates how long the threads compute, without the time of memory; for plans. */
 double move_ns(const struct move *move);
 
 #endif

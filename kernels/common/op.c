@@ -104,7 +104,7 @@ void rules_pad_rank(struct view *v, uint32_t rank)
 	}
 }
 
-/* Whether axis d of v continues axis d + 1, so that one axis of shape[d] * shape[d + 1] says the same. */
+/* Returns true if axis d of v continues axis d + 1, so one axis of shape[d] * shape[d + 1] is equivalent. */
 static bool continues(const struct view *v, uint32_t d)
 {
 	int64_t step;
@@ -122,7 +122,7 @@ static bool all_continue(struct view *const views[], unsigned n, uint32_t d)
 	return true;
 }
 
-/* Moves axis d into d + 1 and shifts the axes before it to the right. */
+/* Merges axis d into d + 1, and shifts the axes before it to the right. */
 static void merge(struct view *v, uint32_t d)
 {
 	if (v->shape[d + 1] == 1)
@@ -163,7 +163,7 @@ static void swap_axes(struct view *v, uint32_t d, uint32_t e)
 	v->strides[e] = stride;
 }
 
-/* Axes of one index go first; the others by falling stride. */
+/* Sorts axes of one index first, and the others by falling stride. */
 static bool out_of_order(const struct view *y, uint32_t d)
 {
 	if (y->shape[d + 1] == 1 || y->shape[d] == 1)

@@ -1,11 +1,11 @@
-/* part.c: cutting an op into parts, so that others get their turn in between. See kernel.h. */
+/* part.c: cuts an op into parts, so that other jobs can run in between. See kernel.h. */
 #include "kernel.h"
 
 #include <math.h>
 
 /* Parts begin at multiples of this, so that kernels for aligned operands take them too. */
 #define CHUNK_ALIGN 256u
-#define PARTS_MAX   (1u << 24) /* along an axis or steps, about */
+#define PARTS_MAX   (1u << 24) /* approximate limit along an axis or steps */
 #define TRIES_MAX   6
 
 static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1, .share = 1};
@@ -27,7 +27,7 @@ static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, 
 		v->strides[axis] = 0;
 }
 
-/* Of chunk i of n: the last has what is left. */
+/* Returns the size of chunk i of n; the last has what is left. */
 static uint64_t size_of(uint64_t extent, uint64_t chunk, uint32_t i, uint32_t n)
 {
 	return i + 1 < n ? chunk : extent - i * chunk;
@@ -86,8 +86,10 @@ int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, 
 
 #define KINDS 7
 
-/* One of each kind: parts differ in where the first begins, which may be better aligned, in whether they begin,
- * and in size: the last of a block or of its passes, and the last block's. */
+/*
+ * Lists one part of each kind. Parts differ in whether they are first, which may be better aligned, and in
+ * size: the last part of a block or of its passes, and those of the last block.
+ */
 static unsigned kinds_of(const struct op *op, const struct op_cut *cut, uint32_t ret[KINDS])
 {
 	uint32_t n = cut->n_parts, steps = cut->n_steps, of_pass = steps > 1 ? steps / op->passes : 1;
@@ -138,7 +140,7 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 	return most;
 }
 
-/* An op that is to be cut. */
+/* An op that is being cut. */
 struct cutting {
 	const struct kernel *kernel;
 	const struct op_args *args;
@@ -146,7 +148,7 @@ struct cutting {
 	struct op_cut best; /* so far */
 	struct times {
 		double longest_ns, all_ns;
-	} times; /* of its parts */
+	} times; /* times of its parts */
 };
 
 static double part_ns(const struct cutting *c, const struct op_cut *cut, uint32_t i)
@@ -157,7 +159,7 @@ static double part_ns(const struct cutting *c, const struct op_cut *cut, uint32_
 	return c->limits->time_ns(c->limits->on, c->kernel, &part);
 }
 
-/* All parts of a block's pass take as long as the first, but for the last. */
+/* Assumes that all parts of a block's pass but the last take as long as the first. */
 static struct times times_of(const struct cutting *c, const struct op_cut *cut)
 {
 	bool in_steps = cut->n_steps > 1;
@@ -178,7 +180,7 @@ static struct times times_of(const struct cutting *c, const struct op_cut *cut)
 
 /* ---- Cutting ---- */
 
-/* Chunks of so many indices that there are about `wanted` of them, fewer where there are fewer indices. */
+/* Returns a chunk size that makes about `wanted` chunks, or fewer if there are fewer indices. */
 static uint64_t chunk_of(uint64_t extent, double wanted)
 {
 	uint64_t n = wanted < PARTS_MAX ? (uint64_t)ceil(wanted) : PARTS_MAX;
@@ -187,8 +189,7 @@ static uint64_t chunk_of(uint64_t extent, double wanted)
 	return chunk > CHUNK_ALIGN ? chunk / CHUNK_ALIGN * CHUNK_ALIGN : chunk;
 }
 
-/* What is left is the last one, or with that where it is so little that kernels for large operands would refuse
- * it. */
+/* Returns the number of chunks. A small rest joins the last one: kernels for large operands would refuse it. */
 static uint32_t chunks(uint64_t extent, uint64_t chunk)
 {
 	return (uint32_t)(extent / chunk + (extent % chunk > chunk / 8));
@@ -215,7 +216,7 @@ static uint64_t carried_bytes(const struct op_args *args, const struct op_cut *b
 	return args->op->carried_bytes ? args->op->carried_bytes(&block) : 0;
 }
 
-/* Each block, or the whole op where there are none, along its steps. */
+/* Cuts each block, or the whole op if there is one block, along its steps. */
 static bool cut_steps(const struct op_args *args, double wanted, struct op_cut *cut)
 {
 	const struct op *op = args->op;
@@ -232,7 +233,7 @@ static bool cut_steps(const struct op_args *args, double wanted, struct op_cut *
 	return !__builtin_mul_overflow(cut->n_parts, cut->n_steps, &cut->n_parts);
 }
 
-#define LOST_MAX 1.1 /* times as long as the op: not worth looking for a better cut */
+#define LOST_MAX 1.1 /* factor of the op's time up to which no better cut is searched */
 
 static bool is_fine(const struct cutting *c, const struct times *t)
 {
@@ -246,7 +247,7 @@ static bool takes(const struct cutting *c, const struct op_cut *cut)
 	       kernel_takes_parts(c->kernel, c->args, cut);
 }
 
-/* Of cuts that are fine enough, the one that loses least time; else the finest. */
+/* Of cuts that are fine enough, keeps the one that loses least time; else keeps the finest. */
 static void keep_better(struct cutting *c, const struct op_cut *cut, const struct times *t)
 {
 	bool better = is_fine(c, t) && is_fine(c, &c->times) ? t->all_ns < c->times.all_ns
@@ -259,8 +260,8 @@ static void keep_better(struct cutting *c, const struct op_cut *cut, const struc
 }
 
 /*
- * Cuts the blocks that there are, perhaps one, along an axis or CUT_STEPS until no part is too long. Kernels
- * may work in tiles, so time need not shrink as parts do.
+ * Cuts the given blocks, perhaps one, along an axis or CUT_STEPS until no part is too long. Kernels may work in
+ * tiles, so a smaller part need not take less time.
  */
 static void cut_along(struct cutting *c, const struct op_cut *blocks, int axis)
 {
@@ -284,8 +285,10 @@ static void cut_along(struct cutting *c, const struct op_cut *blocks, int axis)
 	}
 }
 
-/* Along the longest axis into blocks whose parts may carry what they have to, or smaller ones, and then along
- * steps. */
+/*
+ * Cuts along the longest axis into blocks whose parts may carry what they must, or smaller blocks, and then
+ * along steps.
+ */
 static void cut_both_ways(struct cutting *c, double wanted)
 {
 	const struct op *op = c->args->op;

@@ -1,4 +1,4 @@
-/* reference.c: the kernel of every op that runs its oracle. */
+/* reference.c: the kernel of every op that runs its reference(). */
 #include "common/cpu.h"
 
 #include "common/half.h"
@@ -10,7 +10,7 @@ bool cpu_reference_supports(const struct op_args *args, const char **ret_why_not
 	return true;
 }
 
-/* Up to twice of what was measured; types that are converted take longer. */
+/* Estimates up to twice the measured time; types that are converted take longer. */
 double cpu_reference_ns(const struct op_args *args)
 {
 	const double flop_ns = 1.5, element_ns = 5;
@@ -30,7 +30,7 @@ int cpu_reference_launch(const struct op_args *args, const struct launch *launch
 	return 0;
 }
 
-/* Of element i in row-major order. */
+/* Returns where element i in row-major order lies. */
 static int64_t index_of(const struct view *v, uint64_t i)
 {
 	int64_t index = 0;

@@ -1,6 +1,6 @@
 /*
- * rules.h: what the checks of several ops share (op.c; rules_outputs: operands.c). Names in sentences are those
- * of kops.h: a, b, x, y.
+ * rules.h: what the checks of several ops share (op.c; rules_outputs: operands.c). Sentences use the names of
+ * kops.h: a, b, x, y.
  */
 #ifndef KOPS_RULES_H
 #define KOPS_RULES_H
@@ -17,62 +17,62 @@
 /* Writes the sentence and returns code. */
 __attribute__((format(printf, 3, 4))) int rules_refuse(char why[WHY_BYTES], int code, const char *format, ...);
 
-/* "3x4"; returns text. */
+/* Writes "3x4" and returns text. */
 const char *rules_shape(const struct view *v, char text[RULES_SHAPE_BYTES]);
 
-/* For op.shape: dtype and extents of v. */
+/* Sets dtype and extents to those of v, for op.shape. */
 void rules_take_shape(const struct view *v, struct op_shape *ret);
 
-/* Each returns 0, or a code with its sentence: KOPS_E_SHAPE, _DTYPE, _SHAPE. */
+/* Return 0, or KOPS_E_SHAPE or _DTYPE with a sentence. */
 int rules_rank(const struct view *v, const char *name, uint32_t min, uint32_t max, char why[WHY_BYTES]);
 int rules_same_shape(const struct view *x, const char *x_name, const struct view *y, const char *y_name,
                      char why[WHY_BYTES]);
 
 /* Sets of dtypes. */
 #define RULES_FLOATS (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
-/* What ops take that move elements and do not look at them. */
+/* The types of ops that move elements without reading them as numbers. */
 #define RULES_MOVED (RULES_FLOATS | DTYPE_BIT(KOPS_I32) | DTYPE_BIT(KOPS_C64) | DTYPE_BIT(KOPS_C128))
 
 /*
- * KOPS_E_OVERLAP unless each element of an output has an address of its own, and none is touched by another
- * operand: an input may be the same view where the description says so.
+ * Returns KOPS_E_OVERLAP unless each element of an output has its own address, and no other operand touches it.
+ * An input may be the same view if the description allows it.
  */
 int rules_outputs(const struct op_args *args, char why[WHY_BYTES]);
 
-/* For op.result: gives y the shape that a and b, whose names are given, have when they are broadcast together.
- */
+/* For op.result: gives y the shape of a and b broadcast together. Sentences use the given names. */
 int rules_broadcast(const struct view *a, const char *a_name, const struct view *b, const char *b_name,
                     struct view *y, char why[WHY_BYTES]);
 
 /*
- * Adds leading axes of one index, stride 0, up to `rank`. Without elements the strides may be any numbers; they
- * become 0, so that whoever computes with them need not fear overflows.
+ * Adds leading axes of one index, stride 0, up to `rank`. Views without elements may have any strides; these
+ * become 0, so that computing with them cannot overflow.
  */
 void rules_pad_rank(struct view *v, uint32_t rank);
 
 /*
- * Sorts the axes of views of one shape so that the strides of the last of them fall, axes of one
- * index first. For ops that treat every element alike. Element (0, …) stays where it is.
+ * Sorts the axes of views of one shape by the falling strides of the last view, with axes of one index first.
+ * For ops that treat every element alike. Element (0, …) stays where it is.
  */
 void rules_order(struct view *const views[], unsigned n);
 
 /*
- * Merges, among the first `axes` axes of views which have these extents in common, neighbours that
- * continue each other in every view; freed axes become leading ones of one index. Ranks stay. Sets the stride
- * of every axis of one index to 0.
+ * Merges neighbours among the first `axes` axes that continue each other in every view; the views have these
+ * extents in common. Freed axes become leading ones of one index. Ranks stay. Sets the stride of every axis of
+ * one index to 0.
  */
 void rules_fold(struct view *const views[], unsigned n, uint32_t axes);
 
-/* Bytes of the distinct elements of v: axes of stride 0 count once. */
+/* Returns the bytes of the distinct elements of v: axes of stride 0 count once. */
 double rules_bytes(const struct view *v);
 
-/* For op.carried_bytes of sums: the f32 output of their parts, of ops with a 16-bit one; and giving it to such
- * a part. */
+/*
+ * For op.carried_bytes of sums: the bytes of the parts' f32 output, for ops with a 16-bit output. The other
+ * function gives a part this output.
+ */
 uint64_t rules_wide_bytes(const struct op_args *args);
 void rules_widen(struct op_args *part);
 
-/* For op.carried_bytes of what each row of a view of rank 4 hands on: UINT64_MAX where the product is no
- * number. */
+/* For op.carried_bytes: what all rows of a view of rank 4 hand on; UINT64_MAX on overflow. */
 uint64_t rules_row_bytes(const struct view *v, uint64_t of_row);
 
 #endif

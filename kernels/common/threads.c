@@ -8,11 +8,11 @@
 
 /* A job is open from threads_run() until its parts are handed out; workers join open jobs only. */
 static struct {
-	pthread_mutex_t user; /* held by the one threads_run() that has the pool */
-	pthread_mutex_t lock; /* guards what follows but next_part */
-	pthread_cond_t work;  /* a job opened, or stopping */
-	pthread_cond_t idle;  /* inside fell to 0 */
-	unsigned limit;       /* threads_set() */
+	pthread_mutex_t user; /* held by the one threads_run() that uses the pool */
+	pthread_mutex_t lock; /* guards all members below but next_part */
+	pthread_cond_t work;  /* a job opened, or the pool is stopping */
+	pthread_cond_t idle;  /* `inside` fell to 0 */
+	unsigned limit;       /* set by threads_set() */
 	unsigned n_workers;
 	bool open, stopping;
 	uint64_t job; /* counts jobs, so that no worker joins one twice */
@@ -73,13 +73,13 @@ int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
 	sigfillset(&sent);
 	for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++)
 		sigdelset(&sent, own[i]);
-	pthread_sigmask(SIG_BLOCK, &sent, &before); /* a thread begins with its maker's mask */
+	pthread_sigmask(SIG_BLOCK, &sent, &before); /* a thread begins with its creator's mask */
 	rc = pthread_create(thread, attributes, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
 }
 
-/* Under pool.user. Fewer workers than wanted, even none, are a slower pool and no error. */
+/* Needs pool.user. Fewer workers than wanted, even none, make a slower pool and are no error. */
 static void start_workers(void)
 {
 	while (pool.n_workers + 1 < pool.limit && pool.n_workers < WORKERS_MAX &&
@@ -87,7 +87,7 @@ static void start_workers(void)
 		pool.n_workers++;
 }
 
-/* Under pool.user. */
+/* Needs pool.user. */
 static void stop_workers(void)
 {
 	pthread_mutex_lock(&pool.lock);

@@ -1,4 +1,4 @@
-/* view.c: arithmetic on views: which bytes they touch, and whether two of them meet. See kernel.h. */
+/* view.c: computes which bytes views touch, and whether two of them meet. See kernel.h. */
 #include "kernel.h"
 
 bool view_is_empty(const struct view *v)
@@ -65,7 +65,10 @@ bool view_is_dense(const struct view *v)
 	return true;
 }
 
-/* Bytes from element (0, …) to the first of the last byte touched: below and above, none empty. */
+/*
+ * Computes the bytes below and above element (0, …) up to the first byte of the last element. No extent may be
+ * 0.
+ */
 static int reach(const struct view *v, uint64_t *ret_below, uint64_t *ret_above)
 {
 	uint64_t below = 0, above = 0, span;
@@ -104,7 +107,7 @@ int view_extent(const struct view *v, uint64_t space_bytes, uint64_t *ret_lo, ui
 	return 0;
 }
 
-/* Axes with more than one index, by rising stride; returns how many. */
+/* Lists the axes with more than one index by rising stride, and returns their number. */
 static unsigned axes_by_stride(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
 {
 	unsigned n = 0;
@@ -142,7 +145,7 @@ double view_blocks(const struct view *v, uint64_t bytes)
 	return apart * (run > (double)bytes ? run / (double)bytes : 1);
 }
 
-/* Sufficient: along each axis the step is longer than all that the smaller axes span together. */
+/* A sufficient condition: along each axis the step is longer than what all smaller axes span together. */
 bool view_is_injective(const struct view *v)
 {
 	uint32_t axes[KOPS_RANK_MAX];
@@ -173,15 +176,15 @@ bool view_same(const struct view *a, const struct view *b)
 }
 
 /*
- * The bytes of v modulo `pitch`, as one interval [*ret_start, +*ret_length) on a circle of that length:
- * axes whose stride is a multiple of the pitch vanish. False when the interval covers the circle.
+ * Computes the bytes of v modulo `pitch` as one interval [*ret_start, +*ret_length) on a circle of that length.
+ * Axes whose stride is a multiple of the pitch vanish. Returns false if the interval covers the circle.
  */
 static bool wrap(const struct view *v, uint64_t pitch, uint64_t *ret_start, uint64_t *ret_length)
 {
 	uint64_t size = dtype_size(v->dtype), below = 0, length = size;
 
 	for (uint32_t d = 0; d < v->rank; d++) {
-		uint64_t step = stride_magnitude(v->strides[d]) * size; /* reach() has shown that it fits */
+		uint64_t step = stride_magnitude(v->strides[d]) * size; /* fits, as reach() checked */
 		if (v->shape[d] < 2 || step % pitch == 0)
 			continue;
 		uint64_t span = (v->shape[d] - 1) * step;
@@ -221,7 +224,7 @@ static bool apart_by_pitch_of(const struct view *v, const struct view *a, const 
 	return false;
 }
 
-/* Any modulus that keeps the two apart proves them disjoint; each stride of either is tried as one. */
+/* A modulus that keeps the two apart proves them disjoint. Tries each stride of either. */
 bool view_overlap(const struct view *a, const struct view *b)
 {
 	uint64_t a_lo, a_hi, b_lo, b_hi;

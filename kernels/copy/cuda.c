@@ -31,7 +31,7 @@ static bool vector_supports(const struct op_args *args, const char **ret_why_not
 	return false;
 }
 
-/* Two axes, the finer one contiguous on both sides: what cudaMemcpy2D takes. */
+/* Returns true for two axes of which the finer is contiguous on both sides, as cudaMemcpy2D requires. */
 static bool is_pitched(const struct cuda_axes *axes, size_t element)
 {
 	int64_t row = (int64_t)axes->extent[0], pitch_max = PITCH_MAX / (int64_t)element;
@@ -63,7 +63,7 @@ static CUDA_LAUNCH(copy_launch)
 	return cuda_copy_strided(x, y, cuda_stream(launch));
 }
 
-/* No DMA: one for each op would take longer than a kernel for all. */
+/* Uses no DMA: one for each op would take longer than a kernel for all. */
 static CUDA_TOGETHER(copy_launch_together)
 {
 	struct cuda_axes axes;

@@ -1,9 +1,9 @@
 /*
  * copy: y = x, bit for bit, any type.
  *
- * After check() both views have rank 4 and one shape, the axes sorted by falling stride of y and folded
- * together where both views allow: dense views come as (1, 1, 1, elements), a matrix with a leading dimension
- * as (1, 1, rows, columns). Axes of one index have stride 0.
+ * After check() both views have rank 4 and one shape. The axes are sorted by falling stride of y, and folded if
+ * both views allow it. Dense views become (1, 1, 1, elements), and a matrix with a leading dimension becomes
+ * (1, 1, rows, columns). Axes of one index have stride 0.
  */
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void reference(const struct op_args *args)
 					       (size_t)size);
 }
 
-/* In the form that check() leaves. */
+/* Makes the form that check() leaves. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
 	if (!op_takes(&op_copy, dtype))

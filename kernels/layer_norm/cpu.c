@@ -1,10 +1,10 @@
 /*
  * layer_norm on the CPU, as `vectorised`. Each piece of a row stays in the first-level cache while it is
- * measured in f32 (f64 in f64): its mean, then what its elements are apart from it. What pieces come to is
- * joined in float64, and a second pass writes. 16-bit elements are widened in a buffer. Threads take rows, or
- * the pieces of few long rows. Rows whose squares f32 does not hold are done in float64, element by element.
+ * measured in f32 (f64 in f64): first its mean, then the deviations from it. The results of pieces are joined
+ * in float64, and a second pass writes. 16-bit elements are widened in a buffer. Threads take rows, or the
+ * pieces of few long rows. Rows whose squares exceed f32 are computed in float64, element by element.
  *
- * Bound by memory from rows of some 60 elements on.
+ * Bound by memory for rows of 60 elements or more.
  */
 #include <math.h>
 
@@ -14,9 +14,9 @@
 #include "layer_norm/cpu_lanes.h"
 #include "layer_norm/layer_norm.h"
 
-#define PIECE         2048  /* elements of a row that are worked on at a time */
+#define PIECE         2048  /* elements of a row that are processed at once */
 #define SUM_BLOCK     256   /* terms added in f32 before float64 takes over */
-#define PART_ELEMENTS 16384 /* that are worth a thread */
+#define PART_ELEMENTS 16384 /* elements that are worth a thread */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -25,25 +25,25 @@ static int64_t least(int64_t a, int64_t b)
 
 /* ---- Loops over n elements side by side ---- */
 
-/* A first mean; sums of what elements are apart from it, and of its squares. */
+/* A first mean, the sum of deviations from it, and the sum of their squares. */
 struct sums {
 	double near, apart, squares;
 };
 
-/* Of a row: near is the mean in the type of the loops, beyond what that leaves out. */
+/* The measures of a row. near: the mean in the type of the loops; beyond: what that leaves out. */
 struct measures {
 	double mean, near, beyond, inverse;
-	bool is_wide; /* the loops of f32 do not do */
+	bool is_wide; /* f32 loops are not accurate enough */
 };
 
-/* weight and bias are NULL where there is none. y may be x. */
+/* weight and bias are NULL if absent. y may be x. */
 #define WRITE(T, value)                                                                                        \
 	_Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                                    \
 	{                                                                                                      \
 		T t = (x[i] - near - beyond) * inverse;                                                        \
 		y[i] = value;                                                                                  \
 	}
-/* Sums of a block, in streams that do not wait for each other. */
+/* Sums a block in streams that do not wait for each other. */
 #define LOOPS(T)                                                                                               \
 	static inline T sum_##T(const T *x, int64_t n)                                                         \
 	{                                                                                                      \
@@ -115,7 +115,7 @@ static struct layer_norm_partial partial_of(const struct sums *s, int64_t n)
 	                                   fmax(s->squares - s->apart * s->apart / count, 0)};
 }
 
-/* Elements of a 16-bit type or f32, in float64. */
+/* Measures elements of a 16-bit type or f32 in float64. */
 static struct layer_norm_partial measure_wide(const struct view *x, int64_t at, int64_t n)
 {
 	struct sums s = {0, 0, 0};
@@ -145,13 +145,13 @@ static struct measures measures_of(const struct op_args *args, struct layer_norm
 
 /* ---- Pieces of a row ---- */
 
-/* Elements as the loops take them: f64 if they are f64, else f32. */
+/* Elements in the type of the loops: f64 for f64, else f32. */
 union buffer {
 	float f[PIECE];
 	double d[PIECE];
 };
 
-/* n elements from element `at` on, in the buffer or where they are. */
+/* Returns n elements from element `at` on, in the buffer or in place. */
 static const void *gather(const struct view *v, unsigned axis, int64_t at, int64_t n, union buffer *room)
 {
 	int64_t step = v->strides[axis];
@@ -184,7 +184,7 @@ static void scatter(const struct view *y, int64_t at, const union buffer *from, 
 		half_store(first, y->dtype, i * step, y->dtype == KOPS_F64 ? from->d[i] : (double)from->f[i]);
 }
 
-/* weight and bias of some columns, as the loops take them; NULL where there is none. */
+/* weight and bias of some columns, in the type of the loops; NULL if absent. */
 struct vectors {
 	const void *weight, *bias;
 	union buffer weight_room, bias_room;
@@ -201,7 +201,7 @@ static void gather_vectors(const struct op_args *args, int64_t column, int64_t n
 	ret->bias = gather_vector(&args->views[LAYER_NORM_BIAS], column, n, &ret->bias_room);
 }
 
-/* piece: its elements as the loops take them. */
+/* piece: its elements in the type of the loops. */
 static struct layer_norm_partial measure_piece(const struct op_args *args, int64_t at, const void *piece,
                                                int64_t n)
 {
@@ -217,7 +217,7 @@ static struct layer_norm_partial measure_piece(const struct op_args *args, int64
 	                                                                        : measure_wide(x, at, n);
 }
 
-/* Columns [from, to) of a row. */
+/* Measures columns [from, to) of a row. */
 static struct layer_norm_partial measure(const struct op_args *args, int64_t row, int64_t from, int64_t to)
 {
 	const struct view *x = &args->views[LAYER_NORM_X];
@@ -249,7 +249,7 @@ static void write_wide(const struct op_args *args, int64_t x_at, int64_t y_at, i
 	}
 }
 
-/* Where n elements of y are to be written: there, or in the buffer, from which scatter() then takes them. */
+/* Returns where to write n elements of y: in place, or in the buffer, from which scatter() takes them. */
 static void *place_of(const struct view *y, int64_t at, union buffer *room)
 {
 	bool is_direct = y->strides[3] == 1 && (y->dtype == KOPS_F32 || y->dtype == KOPS_F64);
@@ -257,7 +257,7 @@ static void *place_of(const struct view *y, int64_t at, union buffer *room)
 	return is_direct ? (char *)y->data + at * (int64_t)dtype_size(y->dtype) : (char *)room;
 }
 
-/* piece: the elements at x_at as the loops take them. */
+/* piece: the elements at x_at in the type of the loops. */
 static void write_piece(const struct op_args *args, const void *piece, int64_t y_at, int64_t n,
                         const struct vectors *v, const struct measures *m)
 {
@@ -273,7 +273,7 @@ static void write_piece(const struct op_args *args, const void *piece, int64_t y
 		scatter(y, y_at, &room, n);
 }
 
-/* Columns [from, to) of the row. */
+/* Writes columns [from, to) of the row. */
 static void write_columns(const struct op_args *args, int64_t x_row, int64_t y_row, int64_t from, int64_t to,
                           const struct measures *m)
 {
@@ -294,7 +294,7 @@ static void write_columns(const struct op_args *args, int64_t x_row, int64_t y_r
 	}
 }
 
-/* A row of one piece. v: of all columns. */
+/* Computes a row of one piece. v: for all columns. */
 static void short_row(const struct op_args *args, int64_t x_row, int64_t y_row, int64_t n,
                       const struct vectors *v)
 {
@@ -314,8 +314,8 @@ struct work {
 	const struct op_args *args;
 	uint64_t rows, columns;
 	unsigned n_parts,
-	    column_parts; /* of columns, of which each row has so many; 0: parts are of whole rows */
-	struct layer_norm_partial *found; /* of each part of columns and row */
+	    column_parts; /* parts into which the columns of each row are cut; 0: parts are whole rows */
+	struct layer_norm_partial *found; /* for each part and row */
 };
 
 static struct layer_norm_partial *carried_of(const struct op_args *args, uint64_t row)
@@ -344,7 +344,7 @@ static void long_row(const struct op_args *args, uint64_t row, int64_t columns)
 		write_columns(args, x, view_row(&args->views[LAYER_NORM_Y], row), 0, columns, &m);
 }
 
-/* Rows [first, end) of one piece each. */
+/* Computes rows [first, end), each of one piece. */
 static void short_rows(const struct work *w, uint64_t first, uint64_t end, const struct vectors *v)
 {
 	const struct view *x = &w->args->views[LAYER_NORM_X], *y = &w->args->views[LAYER_NORM_Y];
@@ -353,7 +353,7 @@ static void short_rows(const struct work *w, uint64_t first, uint64_t end, const
 		short_row(w->args, view_row(x, row), view_row(y, row), (int64_t)w->columns, v);
 }
 
-/* Rows of so few columns that some go together. */
+/* Returns true if rows are short enough to be computed together. */
 static bool goes_in_lanes(const struct op_args *args)
 {
 	const struct view *x = &args->views[LAYER_NORM_X];
@@ -362,7 +362,7 @@ static bool goes_in_lanes(const struct op_args *args)
 	       x->shape[3] <= LAYER_NORM_LANES_COLUMNS;
 }
 
-/* One of several rows, between its place and its lane. */
+/* Loads one of several rows into its lane. */
 static void load_lane(const struct view *x, int64_t at, int64_t n, struct layer_norm_lanes *lanes,
                       unsigned lane)
 {
@@ -447,7 +447,7 @@ static void write_some(void *ctx, unsigned part)
 	              (int64_t)threads_bound(w->columns, piece + 1, w->column_parts), &m);
 }
 
-/* Joins what parts of columns found, always in the same order; the first part of a row then has it all. */
+/* Joins the results of parts, always in the same order, into the first part of each row. */
 static void join_parts(const struct work *w)
 {
 	const struct op_args *args = w->args;
@@ -477,7 +477,7 @@ static void by_columns(struct work *w)
 		threads_run(w->n_parts, write_some, w);
 }
 
-/* So many parts of each row where there are fewer rows than parts are worth it; 0: parts are of whole rows. */
+/* Returns how many parts each row has if there are fewer rows than useful parts; 0: parts are whole rows. */
 static unsigned column_parts(uint64_t rows, uint64_t columns)
 {
 	unsigned parts = threads_parts(rows * columns, PART_ELEMENTS);

@@ -1,6 +1,6 @@
 /*
- * Short rows, 16 at a time: each has a lane of a vector, so sums, divisions and roots of all of them are those
- * of one. A row by itself costs 80 ns, most of them divisions that wait for each other.
+ * Computes short rows 16 at a time, each in a lane of a vector: sums, divisions and roots of all rows take as
+ * long as those of one. A single row takes 80 ns, mostly for divisions that wait for each other.
  */
 #include "layer_norm/cpu_lanes.h"
 

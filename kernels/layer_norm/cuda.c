@@ -29,9 +29,9 @@ static bool supports_pieces(const struct op_args *args, const char **ret_why_not
 	return true;
 }
 
-/* ---- How long they take: of an H200, ns and shares of its memory's rate ---- */
+/* ---- How long they take, in ns and shares of the memory's rate of an H200 ---- */
 
-#define SECTOR 32 /* bytes; the least that is read or written */
+#define SECTOR 32 /* bytes; the least that the GPU reads or writes */
 
 static double kept_ns(const struct op_args *args)
 {

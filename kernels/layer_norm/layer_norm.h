@@ -1,4 +1,4 @@
-/* layer_norm.h: what layer_norm's files share: its operands, its parameters, and what parts of it hand on. */
+/* layer_norm.h: what layer_norm's files share: operands, parameters, and what parts hand on. */
 #ifndef KOPS_KERNELS_LAYER_NORM_H
 #define KOPS_KERNELS_LAYER_NORM_H
 
@@ -12,15 +12,16 @@
 
 enum { LAYER_NORM_X, LAYER_NORM_WEIGHT, LAYER_NORM_BIAS, LAYER_NORM_Y };
 
-/* What is known of some elements of a row: how many, their mean, and the sum of squares of what they are apart
- * from it. */
+/*
+ * What is known of some elements of a row: their number, their mean, and the sum of squared deviations from it.
+ */
 struct layer_norm_partial {
 	double count, mean, squares;
 };
 
 enum layer_norm_pass { LAYER_NORM_WHOLE, LAYER_NORM_MEASURE, LAYER_NORM_WRITE };
 
-/* Where they are in struct plain_params. */
+/* Indices into struct plain_params. */
 enum { LAYER_NORM_EPS };
 enum { LAYER_NORM_PASS };
 enum { LAYER_NORM_GOES_ON };
@@ -35,7 +36,7 @@ static inline enum layer_norm_pass layer_norm_pass(const struct op_args *args)
 	return (enum layer_norm_pass)args->params.plain.counts[LAYER_NORM_PASS];
 }
 
-/* MEASURE: from the partials that are there. */
+/* Returns true if MEASURE continues from the stored partials. */
 static inline bool layer_norm_goes_on(const struct op_args *args)
 {
 	return args->params.plain.flags[LAYER_NORM_GOES_ON];
@@ -48,9 +49,9 @@ static inline void layer_norm_set_pass(struct op_args *args, enum layer_norm_pas
 }
 
 /*
- * What is known of both sets of elements together. Nothing is subtracted that is nearly equal, however far from
- * 0 they lie: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing
- * sample variances", 1979.
+ * Joins the measures of two sets of elements, without subtracting nearly equal numbers, however far from 0 they
+ * are: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+ * variances", 1979.
  */
 LAYER_NORM_ANYWHERE struct layer_norm_partial layer_norm_join(struct layer_norm_partial a,
                                                               struct layer_norm_partial b)
@@ -63,14 +64,16 @@ LAYER_NORM_ANYWHERE struct layer_norm_partial layer_norm_join(struct layer_norm_
 	return a.count == 0 ? b : b.count == 0 ? a : joined;
 }
 
-/* Whether f32 does for a row with these squares: it holds them, and what it lost of small ones does not count
- * beside eps. */
+/*
+ * Returns true if f32 is accurate enough for a row with these squares: it can hold them, and what it lost of
+ * small ones is negligible beside eps.
+ */
 static inline bool layer_norm_is_in_f32(double squares, double count, double eps)
 {
 	return squares <= 1e37 && eps <= 1e37 && (squares >= 1e-30 * count || eps >= 1e-20);
 }
 
-/* Of checked args, whose views have rank 4. Without elements there is no launch. */
+/* Number of rows of checked args, whose views have rank 4. args must have elements, as all launches do. */
 static inline uint64_t layer_norm_rows(const struct op_args *args)
 {
 	const uint64_t *shape = args->views[LAYER_NORM_X].shape;
@@ -78,7 +81,7 @@ static inline uint64_t layer_norm_rows(const struct op_args *args)
 	return shape[0] * shape[1] * shape[2];
 }
 
-#define LAYER_NORM_KEPT_BYTES   64   /* of a row that a thread of kept keeps, at most */
-#define LAYER_NORM_KEPT_THREADS 1024 /* to a row, at most */
+#define LAYER_NORM_KEPT_BYTES   64   /* most bytes of a row that a thread of `kept` holds */
+#define LAYER_NORM_KEPT_THREADS 1024 /* most threads for a row */
 
 #endif

@@ -1,14 +1,14 @@
 /*
  * layer_norm: y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis, where the variance is
- * the mean of the squares (that of all, not of a sample). J. L. Ba, J. R. Kiros, G. E. Hinton, "Layer
- * normalization", 2016.
+ * the mean of the squared deviations of all elements, not of a sample. J. L. Ba, J. R. Kiros, G. E. Hinton,
+ * "Layer normalization", 2016.
  *
- * After check() x and y have rank 4: the last axis is the one that is normalised, the three before it number
- * the rows, folded together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one
- * index have stride 0. weight and bias, where they are given, have one axis of as many indices as a row.
+ * After check() x and y have rank 4. The last axis is normalised. The three before it number the rows, and are
+ * folded if both views allow it: dense tensors become (1, 1, rows, columns). Axes of one index have stride 0.
+ * weight and bias, if given, have one axis as long as a row.
  *
- * A row with NaN or an infinity is NaN. Rows of one number come out as the bias, or NaN where eps is 0.
- * Elements of the 16-bit types are widened to f32, or more, first, and the result is rounded to them last.
+ * A row with NaN or an infinity becomes NaN. A row of equal numbers becomes the bias, or NaN if eps is 0.
+ * Elements of the 16-bit types are first widened to f32 or more, and the result is rounded to them last.
  */
 #include <float.h>
 #include <math.h>
@@ -49,7 +49,7 @@ static const struct op_attribute attributes[] = {
      .about = "added to the variance"},
 };
 
-/* weight or bias. */
+/* Checks weight or bias. */
 static int check_vector(const struct view *v, const char *name, const struct view *x, char why[WHY_BYTES])
 {
 	char tv[RULES_SHAPE_BYTES], tx[RULES_SHAPE_BYTES];
@@ -71,7 +71,7 @@ static int check_inputs(const struct op_args *args, char why[WHY_BYTES])
 	return check_vector(&args->views[BIAS], "bias", x, why);
 }
 
-/* y has the shape of x. */
+/* y takes the shape of x, which is the default. */
 static int result(struct op_args *args, char why[WHY_BYTES])
 {
 	return check_inputs(args, why);
@@ -92,7 +92,7 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
-/* A sum, a difference, its square and sum; then a difference, two products and a sum. */
+/* Counts a sum, a difference, its square and sum; then a difference, two products and a sum. */
 static void cost(const struct op_args *args, struct cost *ret)
 {
 	enum layer_norm_pass pass = layer_norm_pass(args);
@@ -103,9 +103,9 @@ static void cost(const struct op_args *args, struct cost *ret)
 	             (pass == LAYER_NORM_MEASURE ? 0 : rules_bytes(&args->views[Y]));
 }
 
-#define BLOCK 256 /* elements whose sums are made one by one: many equal terms would all round alike */
+#define BLOCK 256 /* elements summed one by one: many equal terms would all round alike */
 
-/* x0: index of the first of n elements, from the view's first. */
+/* x0: index of the first of n elements, relative to the view's first. */
 static struct layer_norm_partial measure_block(const struct view *x, int64_t x0, int64_t n)
 {
 	struct layer_norm_partial p = {(double)n, 0, 0};
@@ -119,7 +119,7 @@ static struct layer_norm_partial measure_block(const struct view *x, int64_t x0,
 		apart += d;
 		p.squares += d * d;
 	}
-	/* The rounding of the first mean is mended by what elements are apart from it. */
+	/* The deviations correct the rounding of the first mean. */
 	p.mean = near + apart / p.count;
 	p.squares = fmax(p.squares - apart * apart / p.count, 0);
 	return p;
@@ -136,7 +136,7 @@ static struct layer_norm_partial measure_row(const struct op_args *args, int64_t
 	return p;
 }
 
-/* weight's or bias' element. */
+/* Returns weight's or bias' element. */
 static double vector_at(const struct view *v, int64_t i, double otherwise)
 {
 	return view_is_absent(v) ? otherwise : half_load(v->data, v->dtype, i * v->strides[0]);
@@ -154,7 +154,7 @@ static void write_row(const struct op_args *args, int64_t x0, int64_t y0, const 
 	}
 }
 
-/* carried: of the row, in a part. */
+/* carried: of the row, if it is computed in parts. */
 static void reference_row(const struct op_args *args, int64_t x0, int64_t y0,
                           struct layer_norm_partial *carried)
 {
@@ -181,9 +181,9 @@ static void reference(const struct op_args *args)
 				              i * sy[0] + j * sy[1] + k * sy[2], is_part ? carried++ : NULL);
 }
 
-/* ---- How far right results may lie from it ---- */
+/* ---- How far correct results may lie from the reference ---- */
 
-/* What decides about the errors of a row. */
+/* What determines the errors of a row. */
 struct spread {
 	double mean, peak, apart, variance; /* peak: largest |x|; apart: mean |x - mean| */
 };
@@ -200,7 +200,7 @@ static struct spread spread_of(const struct view *x, int64_t x0, const struct la
 	return s;
 }
 
-/* Of elements that are f64, sums are no more exact than the elements, neither here nor in kernels. */
+/* For f64 elements, sums are no more exact than the elements, both here and in kernels. */
 static double roundings(const struct view *x)
 {
 	double n = (double)x->shape[3];
@@ -210,9 +210,9 @@ static double roundings(const struct view *x)
 
 /*
  * u: the unit roundoff, c: the roundings of a sum. A first mean, which may be off by shift = c u peak, is
- * subtracted from each element. What is left is as large as that shift more, and rounded; its mean and its
- * squares are summed up with c roundings. Where that is most of the variance, nobody knows the result. A mean
- * of f64 elements is no more exact than its type.
+ * subtracted from each element. The deviations are larger by that shift, and rounded; their mean and squares
+ * are summed with c roundings. If that is most of the variance, the result is undefined. A mean of f64 elements
+ * is no more exact than its type.
  */
 static void bounds(const struct op_args *args, uint64_t row, double *ret)
 {
@@ -262,21 +262,21 @@ static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_
 	return true;
 }
 
-/* Rows that several warps share. */
+/* Makes rows that several warps share. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
 	return sample_of(dtype, 9, 1291, args);
 }
 
-/* Few rows, and long ones, that several blocks share. */
+/* Makes a few long rows, each shared by several blocks. */
 static bool large_sample(kops_dtype dtype, struct op_args *args)
 {
 	return sample_of(dtype, 3, 40003, args);
 }
 
 /*
- * Elements, weights and biases lie in [-1, 1], so the deviation is about 0.58 and results stay below 3: f32
- * arithmetic, and the rounding of the result here and there.
+ * Elements, weights and biases lie in [-1, 1], so the deviation is about 0.58 and results stay below 3. Allows
+ * for f32 arithmetic and the rounding of results.
  */
 static double tolerance(const struct op_args *args)
 {

@@ -1,4 +1,4 @@
-/* pieces.h: how layer_norm's kernel for any rows shares out its work. */
+/* pieces.h: how layer_norm's kernel for any rows divides its work. */
 #ifndef KOPS_KERNELS_LAYER_NORM_PIECES_H
 #define KOPS_KERNELS_LAYER_NORM_PIECES_H
 
@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 #define LAYER_NORM_PIECE_THREADS 256
-#define LAYER_NORM_PIECE_COLUMNS 2048 /* that are worth a block */
-#define LAYER_NORM_PIECE_BLOCKS  8    /* that a multiprocessor holds */
+#define LAYER_NORM_PIECE_COLUMNS 2048 /* columns that are worth a block */
+#define LAYER_NORM_PIECE_BLOCKS  8    /* blocks that a multiprocessor holds */
 
-/* So many pieces of a row that all multiprocessors have some. */
+/* Returns how many pieces a row has, so that all multiprocessors have some. */
 static inline uint64_t layer_norm_pieces_of_row(const struct op_args *args)
 {
 	int sms = cuda_device_attribute(cudaDevAttrMultiProcessorCount);
@@ -24,13 +24,16 @@ static inline uint64_t layer_norm_pieces_of_row(const struct op_args *args)
 	return most > 1 ? most : 1;
 }
 
-/* Each block does whole rows, and keeps what it finds. */
+/* Returns true if each block computes whole rows, and keeps its measures. */
 static inline bool layer_norm_pieces_are_rows(const struct op_args *args)
 {
 	return layer_norm_pass(args) == LAYER_NORM_WHOLE && layer_norm_pieces_of_row(args) == 1;
 }
 
-/* Partials of all pieces, and of all rows; a part of an op brings the memory for its rows. */
+/*
+ * Room for the partials of all pieces and rows. If the op is cut into parts, the part brings the memory for
+ * rows.
+ */
 static inline uint64_t layer_norm_pieces_workspace(const struct op_args *args)
 {
 	uint64_t rows = layer_norm_rows(args), partial = sizeof(struct layer_norm_partial);

@@ -1,7 +1,7 @@
 /*
  * The CPU's loop over two inputs. The rules have sorted and folded the axes: the last one is y's innermost.
- * Along it each operand has stride 1, 0 (repeated) or another; the first two kinds have vector loops. An
- * operand of another stride is moved through a 64×64 tile first, so that its cache lines are used whole.
+ * Along it each operand has stride 1, 0 (repeated) or another; the first two have vector loops. An operand with
+ * another stride is first moved through a 64×64 tile, so that its cache lines are used whole.
  */
 #include <math.h>
 
@@ -12,11 +12,11 @@
 
 enum { A, B, Y };
 
-#define TILE          64    /* extent of a slab when some operand goes through a tile */
-#define RUN           16384 /* else: columns at most, and elements */
+#define TILE          64    /* extent of a slab if an operand goes through a tile */
+#define RUN           16384 /* otherwise: most columns of a slab, and most elements */
 #define PART_ELEMENTS 65536
 
-/* Rows of a slab: element (i, j) at data[i * pitch + j * step], of `size` bytes; step is 0 or 1. */
+/* Rows of a slab. Element (i, j) is at data[i * pitch + j * step], of `size` bytes; step is 0 or 1. */
 struct plane {
 	char *data;
 	int64_t pitch, step, size;
@@ -43,8 +43,8 @@ static void compute_row(const struct pairwise_loops *loops, void *y, const struc
 }
 
 /*
- * The output cut in slabs of rows (axis 2) × cols (axis 3), numbered down axis 2 first: an operand that jumps
- * along axis 3 is likely to be contiguous there.
+ * The output, cut into slabs of rows (axis 2) × cols (axis 3). They are numbered along axis 2 first: an operand
+ * that jumps along axis 3 is likely to be contiguous there.
  */
 struct work {
 	const struct view *v;
@@ -83,7 +83,7 @@ static struct plane plane_of(const struct view *v, const struct slab *slab)
 	return p;
 }
 
-/* Room for the slab of any dtype that these ops take. */
+/* Holds a slab of any dtype of these ops. */
 typedef double tile[TILE * TILE];
 
 static struct plane plane_in(tile room, const struct view *v)
@@ -97,7 +97,7 @@ static void move_plane(const struct plane *to, const struct plane *from, const s
 	            (size_t)to->size);
 }
 
-/* The slab of an input, by way of `room` if its columns are apart. */
+/* Returns the slab of an input, moved into `room` if its columns are apart. */
 static struct plane load(const struct view *v, const struct slab *slab, tile room)
 {
 	struct plane p = plane_of(v, slab), dense = plane_in(room, v);

@@ -1,4 +1,4 @@
-/* cpu.h: the table of the CPU's kernels of a pairwise op, whose operator C has. */
+/* cpu.h: the table of CPU kernels of a pairwise op that has an operator in C. */
 #ifndef KOPS_PAIRWISE_CPU_H
 #define KOPS_PAIRWISE_CPU_H
 
@@ -16,7 +16,7 @@ static inline double pairwise_f64(double x)
 	return x;
 }
 
-/* restrict would be wrong: y may be a or b. Equal addresses are still safe to vectorise. */
+/* No restrict, since y may be a or b. Equal addresses are still safe to vectorise. */
 #define PAIRWISE_LOOPS(name, type, wide, widen, narrow, operator)                                              \
 	CPU_CLONES static void name##_arrays(void *to, const void *from_a, const void *from_b, int64_t n)      \
 	{                                                                                                      \
@@ -39,7 +39,7 @@ static inline double pairwise_f64(double x)
 			y[i] = one;                                                                            \
 	}
 
-/* NAME_cpu_kernels. vectorised: loops along the last axis, the 16-bit types widened and rounded in them. */
+/* Defines NAME_cpu_kernels. vectorised: loops along the last axis, which widen and round the 16-bit types. */
 #define PAIRWISE_CPU_KERNELS(NAME, operator)                                                                   \
 	PAIRWISE_LOOPS(f32, float, float, pairwise_f32, pairwise_f32, operator)                                \
 	PAIRWISE_LOOPS(f64, double, double, pairwise_f64, pairwise_f64, operator)                              \

@@ -1,4 +1,4 @@
-/* How long the CUDA kernels take; fitted.h has the constants. */
+/* Estimates how long the CUDA kernels take; fitted.h has the constants. */
 #include <math.h>
 
 #include "common/cuda.h"
@@ -15,7 +15,7 @@ double pairwise_scalar_ns(const struct op_args *args)
 	                                                  cuda_f64_ns(args, cost.flops)));
 }
 
-/* Views that are no runs are added element by element. */
+/* Views that are not dense are computed element by element. */
 double pairwise_float4_ns(const struct op_args *args)
 {
 	struct cost cost;
@@ -28,7 +28,7 @@ double pairwise_float4_ns(const struct op_args *args)
 	       fmax(cuda_ns_of_bytes(cost.bytes, fitted.add.vectors), cuda_f64_ns(args, cost.flops));
 }
 
-/* With fewer threads it begins sooner; what keeps more threads busy ends later. */
+/* float4x begins sooner, as it has fewer threads, but ends later if there is work for more. */
 double pairwise_float4x_ns(const struct op_args *args)
 {
 	const struct view *y = &args->views[2];

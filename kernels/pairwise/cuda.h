@@ -12,7 +12,7 @@ static bool pairwise_supports(const struct op_args *args, const char **ret_why_n
 	return true;
 }
 
-/* NAME_cuda_kernels, of the functions that PAIRWISE_KERNELS(NAME, ...) defines. */
+/* Defines NAME_cuda_kernels from the functions that PAIRWISE_KERNELS(NAME, ...) defines. */
 #define PAIRWISE_CUDA_KERNELS(NAME)                                                                            \
 	CUDA_LAUNCH(NAME##_float4x);                                                                           \
 	CUDA_TOGETHER(NAME##_float4x_together);                                                                \

@@ -1,12 +1,12 @@
 /*
- * pairwise.h: what ops share whose elements of y come each from one of a and one of b, in either order, with a
- * and b repeated to y's shape: add, multiply.
+ * pairwise.h: what add and multiply share. In such ops each element of y comes from one of a and one of b, in
+ * either order, with a and b repeated to y's shape.
  *
  * After pairwise_check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are
- * sorted by falling stride of y and folded together where all three views allow, so that dense operands come as
- * (1, 1, 1, elements), a dense matrix and a row as (1, 1, rows, columns).
+ * sorted by falling stride of y, and folded if all three views allow it. Dense operands become (1, 1, 1,
+ * elements), and a dense matrix and a row become (1, 1, rows, columns).
  *
- * Results are the exact ones rounded once. Kernels compute those of the 16-bit types in f32 and round that.
+ * Results are the exact ones rounded once. Kernels compute 16-bit types in f32 and round that.
  */
 #ifndef KOPS_PAIRWISE_H
 #define KOPS_PAIRWISE_H
@@ -28,7 +28,7 @@ void pairwise_reference(const struct op_args *args, double (*of)(double, double)
 bool pairwise_sample(const struct op *op, kops_dtype dtype, struct op_args *args);
 double pairwise_tolerance(const struct op_args *args);
 
-/* op_NAME, where `of` computes an element. */
+/* Defines op_NAME, where `of` computes an element. */
 #define PAIRWISE_OP(NAME, ABOUT, of)                                                                           \
 	static void reference(const struct op_args *args)                                                      \
 	{                                                                                                      \
@@ -56,12 +56,12 @@ double pairwise_tolerance(const struct op_args *args);
 
 typedef void pairwise_function(void *y, const void *a, const void *b, int64_t n);
 
-/* Of n elements at y: a and b arrays, b one element, both one element. */
+/* Loops that write n elements at y: a and b are arrays, b is one element, or both are. */
 struct pairwise_loops {
 	pairwise_function *arrays, *scalar, *fill;
 };
 
-/* loops: by the dtype. */
+/* loops: indexed by dtype. */
 void pairwise_compute(const struct op_args *args, const struct pairwise_loops *loops);
 double pairwise_cpu_ns(const struct op_args *args);
 

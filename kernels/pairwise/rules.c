@@ -17,7 +17,7 @@ const struct op_operand pairwise_operands[PAIRWISE_OPERANDS] = {
            .about = "1 to 4 axes"},
 };
 
-/* Gives v the shape that y has with rank 4. */
+/* Repeats v to the shape of y, with rank 4. */
 static int spread(struct view *v, const char *name, const struct view *y, char why[WHY_BYTES])
 {
 	char tv[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
@@ -41,7 +41,7 @@ static int spread(struct view *v, const char *name, const struct view *y, char w
 	return 0;
 }
 
-/* Inputs may be smaller. */
+/* Takes y's shape, since inputs may be smaller. */
 void pairwise_shape(const struct op_args *args, struct op_shape *ret)
 {
 	rules_take_shape(op_output_const(args), ret);
@@ -102,7 +102,7 @@ void pairwise_reference(const struct op_args *args, double (*of)(double, double)
 					                 i * sb[0] + j * sb[1] + k * sb[2] + l * sb[3])));
 }
 
-/* A matrix and a row, in the form that pairwise_check() leaves. */
+/* Makes a matrix and a row, in the form that pairwise_check() leaves. */
 bool pairwise_sample(const struct op *op, kops_dtype dtype, struct op_args *args)
 {
 	if (!op_takes(op, dtype))

@@ -1,10 +1,12 @@
 /*
  * reduce on the CPU.
  *
- * vectorised  vector loops over pieces of a row, 256 elements added in f32 before float64 takes over, f64 in
- * float64. Rows without unit stride are moved through a tile first, up to 64 rows at a time, so that their
- * cache lines are used whole. Threads over rows, or over the pieces of few long rows. f16 and bf16 are widened
- * to f32 piece by piece, in a buffer that stays in the first-level cache reference   plain loops, float64
+ * vectorised  Vector loops over pieces of a row: 256 elements are added in f32 before float64 takes over;
+ *             f64 is added in float64. Rows without unit stride are first moved through a tile, up to 64
+ *             rows at a time, so that their cache lines are used whole. Threads take rows, or the pieces of
+ *             few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in the
+ *             first-level cache.
+ * reference   plain loops, float64
  */
 #include <math.h>
 
@@ -15,12 +17,12 @@
 
 enum { X, Y };
 
-#define SUM_BLOCK     256   /* terms added in f32, maybe without lanes, before float64 takes over */
-#define SHORT         32    /* elements of a row */
+#define SUM_BLOCK     256   /* terms added in f32, perhaps one by one, before float64 takes over */
+#define SHORT         32    /* elements of a row without use for vectors */
 #define PIECE         4096  /* elements of a row that are widened or moved at a time */
-#define TILE_ROWS     64    /* moved together */
-#define TILE_COLS     256   /* of each of them */
-#define PART_ELEMENTS 65536 /* that are worth a thread */
+#define TILE_ROWS     64    /* rows moved together */
+#define TILE_COLS     256   /* elements of each such row */
+#define PART_ELEMENTS 65536 /* elements that are worth a thread */
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -35,7 +37,7 @@ CPU_CLONES static float sum_block(const float *x, int64_t n)
 	return sum;
 }
 
-/* In float64, which has room for what leaves f32's range. */
+/* Sums in float64, which holds what exceeds f32's range. */
 static double sum_wide(const float *x, int64_t n)
 {
 	double sum = 0;
@@ -45,7 +47,7 @@ static double sum_wide(const float *x, int64_t n)
 	return sum;
 }
 
-/* The largest, or NaN if there is one. */
+/* Returns the largest, or NaN if there is one. */
 CPU_CLONES static float max_block(const float *x, int64_t n)
 {
 	float max = -INFINITY;
@@ -80,7 +82,7 @@ CPU_CLONES static double max_f64(const double *x, int64_t n)
 	return nans ? (double)NAN : max;
 }
 
-/* Of rows too short for vectors to matter, `pitch` elements apart. */
+/* Sums rows that are too short for vectors to matter, `pitch` elements apart. */
 CPU_CLONES static void sum_short(double *results, const float *x, int64_t pitch, int64_t rows, int64_t n)
 {
 	for (int64_t r = 0; r < rows; r++, x += pitch) {
@@ -122,7 +124,7 @@ static double reduce_floats(kops_reduction kind, const float *x, int64_t n)
 	return result;
 }
 
-/* By blocks, so that roundings add up over those and not over all elements. */
+/* Sums by blocks, so that roundings add up over blocks and not over all elements. */
 static double reduce_doubles(kops_reduction kind, const double *x, int64_t n)
 {
 	double result = nothing(kind);
@@ -135,7 +137,7 @@ static double reduce_doubles(kops_reduction kind, const double *x, int64_t n)
 	return result;
 }
 
-/* n elements side by side. */
+/* Reduces n adjacent elements. */
 static double reduce_run(kops_reduction kind, const void *x, kops_dtype dtype, int64_t n)
 {
 	double result = nothing(kind);
@@ -161,7 +163,9 @@ static const char *element(const struct view *v, int64_t at)
 	return (const char *)v->data + at * (int64_t)dtype_size(v->dtype);
 }
 
-/* Columns [from, to) of `rows` rows from `row` on, which follow each other along axis 2: one result for each.
+/*
+ * Reduces columns [from, to) of `rows` rows from `row` on, which follow each other along axis 2. Writes one
+ * result for each.
  */
 static void reduce_tiles(const struct op_args *args, uint64_t row, int64_t rows, int64_t from, int64_t to,
                          double results[TILE_ROWS])
@@ -184,13 +188,16 @@ static void reduce_tiles(const struct op_args *args, uint64_t row, int64_t rows,
 	}
 }
 
-/* Rows whose elements are side by side. */
+/* Returns true if the elements of a row are adjacent. */
 static bool is_run(const struct view *x)
 {
 	return x->strides[3] == 1 || x->shape[3] <= 1;
 }
 
-/* Rows that are reduced together: long ones one by one, else some that follow each other along axis 2. */
+/*
+ * Returns how many rows to reduce together: long ones one by one, else some that follow each other along axis
+ * 2.
+ */
 static int64_t rows_together(const struct view *x, uint64_t row, uint64_t end)
 {
 	uint64_t left = x->shape[2] - row % x->shape[2];
@@ -240,7 +247,7 @@ struct reduction {
 	const struct op_args *args;
 	uint64_t rows, columns;
 	unsigned n_parts;
-	double *partials; /* of each part and row; NULL: parts are of whole rows */
+	double *partials; /* one for each part and row; NULL: parts are whole rows */
 };
 
 static void whole_rows(void *ctx, unsigned part)
@@ -277,7 +284,7 @@ static void some_columns(void *ctx, unsigned part)
 	}
 }
 
-/* So many parts of each row where there are fewer rows than parts; 0: parts are of whole rows. */
+/* Returns how many parts each row has if there are fewer rows than parts; 0: parts are whole rows. */
 static unsigned column_parts(uint64_t rows, uint64_t columns)
 {
 	unsigned parts = threads_parts(rows * columns, PART_ELEMENTS);

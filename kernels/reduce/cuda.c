@@ -41,7 +41,7 @@ static uint64_t workspace_strided(const struct op_args *args)
 
 /* ---- How long they take: fitted.h has the constants ---- */
 
-/* Short rows are bound by their number. */
+/* Adds the limit by the number of rows, which bounds short rows. */
 static double split_ns(const struct op_args *args, const struct reduce_split *s, double elements_ns)
 {
 	double sums_ns = cuda_f64_ns(args, (double)view_elements(&args->views[0]));
@@ -50,7 +50,7 @@ static double split_ns(const struct op_args *args, const struct reduce_split *s,
 	       fmax(fmax(elements_ns, sums_ns), (double)s->rows * fitted.reduce.row_ns);
 }
 
-/* Rows that are too few for all multiprocessors leave some of them idle. */
+/* If rows are too few for all multiprocessors, some stay idle. */
 static double rows_ns(const struct op_args *args)
 {
 	struct reduce_split s = reduce_split_rows(args);
@@ -61,7 +61,7 @@ static double rows_ns(const struct op_args *args)
 	return split_ns(args, &s, cuda_ns_of_bytes(bytes, fitted.reduce.share) * fmax(2 * sms / pieces, 1));
 }
 
-/* What lies apart is fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
+/* Elements apart are fetched by sectors of 32 bytes; lanes are on neighbouring rows. */
 static double strided_ns(const struct op_args *args)
 {
 	const double sector = 32;
@@ -72,7 +72,7 @@ static double strided_ns(const struct op_args *args)
 	double size = (double)dtype_size(x->dtype), apart, share = fitted.reduce.apart,
 	       clocks = fitted.reduce.step;
 
-	if (x->strides[x->rank - 1] == 1) { /* lanes are far apart, and come back to each sector too late */
+	if (x->strides[x->rank - 1] == 1) { /* lanes are far apart, and return to each sector too late */
 		if ((double)x->shape[x->rank - 1] * size > 2 * sector)
 			clocks = fitted.reduce.far;
 		else

@@ -1,14 +1,13 @@
 /*
  * reduce: y = the sum, the largest or the mean of x over its last axis; f32, f64, f16 and bf16.
  *
- * y has x's shape without the last axis, or with that axis of one index. After check() both views have rank 4:
- * the last axis is the one that is reduced, of one index in y; the three before it number the rows, folded
- * together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one index have stride
- * 0.
+ * y has x's shape without the last axis, or with one index there. After check() both views have rank 4. The
+ * last axis is reduced, and has one index in y. The three before it number the rows, and are folded if both
+ * views allow it: dense tensors become (1, 1, rows, columns). Axes of one index have stride 0.
  *
- * A mean is a sum times params.scale. Of no element the sum is 0, the mean NaN and the largest -Inf; a NaN
- * among the elements makes each of them NaN. Sums of f64 are made in f64, those of other
- * types in f32 or more and rounded once.
+ * A mean is a sum times params.scale. Without elements the sum is 0, the mean NaN and the largest -Inf. A NaN
+ * among the elements makes each of them NaN. Sums of f64 are made in f64; others in f32 or more, and rounded
+ * once.
  */
 #include <math.h>
 
@@ -60,7 +59,7 @@ static int match_shapes(const struct view *x, struct view *y, char why[WHY_BYTES
 	return 0;
 }
 
-/* A mean of nothing is 0 · Inf. */
+/* The mean of no elements is 0 · Inf. */
 static double scale_of(const struct view *x, kops_reduction kind)
 {
 	double n = (double)x->shape[x->rank - 1];
@@ -116,12 +115,12 @@ static double largest(double a, double b)
 	return a > b || isnan(a) ? a : b;
 }
 
-/* x0: index of the row's first element, from the view's first. */
+/* x0: index of the row's first element, relative to the view's first. */
 static double reduce_row(const struct op_args *args, int64_t x0)
 {
 	const struct view *x = &args->views[X];
 	bool is_max = args->params.reduce.kind == KOPS_MAX;
-	long double result = is_max ? -(long double)INFINITY : 0; /* so that it can judge sums of f64 */
+	long double result = is_max ? -(long double)INFINITY : 0; /* wider than f64, to judge sums of f64 */
 
 	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
 		double v = half_load(x->data, x->dtype, x0 + i * x->strides[3]);
@@ -172,13 +171,16 @@ static bool sample(kops_dtype dtype, struct op_args *args)
 	return sample_of(dtype, 9, 1291, args);
 }
 
-/* A few rows that several blocks of threads share. */
+/* Makes a few rows, each shared by several blocks of threads. */
 static bool large_sample(kops_dtype dtype, struct op_args *args)
 {
 	return sample_of(dtype, 3, 200003, args);
 }
 
-/* Means of n numbers from [-1, 1] stay below 8 / sqrt(3 n); f32 arithmetic, and the rounding of the result. */
+/*
+ * Means of n numbers from [-1, 1] stay below 8 / sqrt(3 n). Allows for f32 arithmetic and the rounding of the
+ * result.
+ */
 static double tolerance(const struct op_args *args)
 {
 	double largest_mean = 8 / sqrt(3 * (double)args->views[X].shape[3]);
@@ -195,7 +197,7 @@ static uint64_t steps(const struct op_args *args)
 	return args->views[X].shape[3];
 }
 
-/* The largest of some numbers is one of them, and needs no rounding. */
+/* The largest element needs no rounding, so only sums carry f32. */
 static uint64_t carried_bytes(const struct op_args *args)
 {
 	return args->params.reduce.kind == KOPS_MAX ? 0 : rules_wide_bytes(args);

@@ -1,23 +1,24 @@
-/* split.h: how the CUDA kernels of reduce share out their work. Computed alike for the workspace and the
- * launch. */
+/*
+ * split.h: how the CUDA kernels of reduce divide their work, computed alike for the workspace and the launch.
+ */
 #ifndef KOPS_KERNELS_REDUCE_SPLIT_H
 #define KOPS_KERNELS_REDUCE_SPLIT_H
 
 #include "common/cuda.h"
 
 #define REDUCE_THREADS     256
-#define REDUCE_TILE_ROWS   32    /* of strided: a warp's lanes are on as many rows */
-#define REDUCE_BLOCKS      8     /* that a multiprocessor holds */
-#define REDUCE_PIECE_BYTES 16384 /* of a row that are worth a block */
+#define REDUCE_TILE_ROWS   32    /* rows of a block of strided: one for each lane of a warp */
+#define REDUCE_BLOCKS      8     /* blocks that a multiprocessor holds */
+#define REDUCE_PIECE_BYTES 16384 /* bytes of a row that are worth a block */
 #define REDUCE_PIECE_DEEP  64    /* elements of each row that are worth a block of strided */
 
-/* Rows are cut into `splits` pieces of `chunk` elements, the last of fewer; 1: not cut. */
+/* Rows cut into `splits` pieces of `chunk` elements; the last may be smaller. 1: not cut. */
 struct reduce_split {
 	uint64_t rows, columns, chunk;
 	uint32_t splits;
 };
 
-/* blocks: of threads, if nothing is cut; least: elements of the smallest piece that is worth it. */
+/* blocks: number of thread blocks without cutting; least: smallest piece that is worth it, in elements. */
 static inline struct reduce_split reduce_split_of(const struct op_args *args, uint64_t blocks, uint64_t least)
 {
 	const struct view *x = &args->views[0];
@@ -46,7 +47,7 @@ static inline struct reduce_split reduce_split_tiles(const struct op_args *args)
 	const struct view *x = &args->views[0];
 	uint64_t rows = view_elements(&args->views[1]), tile = REDUCE_TILE_ROWS, warps = REDUCE_THREADS / 32;
 
-	if (x->rank > 1 && x->strides[x->rank - 2] == 1) /* several rows for a lane, perhaps */
+	if (x->rank > 1 && x->strides[x->rank - 2] == 1) /* a lane may take several rows */
 		tile *= 16 / dtype_size(x->dtype);
 	return reduce_split_of(args, rows / (tile * warps) + (rows % (tile * warps) != 0), REDUCE_PIECE_DEEP);
 }

@@ -1,18 +1,18 @@
 /*
  * softmax on the CPU.
  *
- * vectorised  rows up to LONG columns: three passes inside the cache (max; exp and sum; divide). Longer
- *             ones: max and sum of pieces, combined in float64, then one writing pass. Rows without unit
- *             stride go through the workspace, up to 64 at a time. Threads over rows, or over the pieces
- *             of few long rows. f16 and bf16 are widened to f32 piece by piece, in a buffer that stays in
- *             the first-level cache, and results rounded from there. A part of an op is one pass over pieces of
- *             its rows; those without unit stride are gathered piece by piece. f64 has code of its own
- * (cpu_f64.c) reference   plain loops, float64
+ * vectorised  Rows of up to LONG columns take three passes inside the cache: max; exp and sum; divide. Longer
+ *             ones take max and sum of pieces, combined in float64, then one writing pass. Rows without unit
+ *             stride go through the workspace, up to 64 at a time. Threads take rows, or the pieces of few long
+ *             rows. f16 and bf16 are widened to f32 piece by piece in a buffer that stays in the first-level
+ *             cache, and results are rounded from there.
+ *             A part of an op is one pass over pieces of its rows; those without unit stride are gathered piece
+ *             by piece. f64 has code of its own (cpu_f64.c).
+ * reference   plain loops, float64
  *
- * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest
- * scale * x), half = 1 and factor = scale. Where |scale| < 1, half = 0.5 and factor = 2 * scale, so that
- * half * x - shift cannot overflow where t would not; where |scale| >= 1 an overflow to -Inf is the
- * right limit.
+ * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest scale * x),
+ * half = 1 and factor = scale. If |scale| < 1, half = 0.5 and factor = 2 * scale, so that half * x - shift
+ * overflows only if t does. If |scale| >= 1, an overflow to -Inf is the right limit.
  */
 #include <float.h>
 #include <math.h>
@@ -29,7 +29,7 @@ enum { X, Y };
 
 #define LONG          8192  /* columns; x and y of one row then fill half a first-level cache */
 #define PIECE         LONG  /* columns of one piece of a long row */
-#define SUM_BLOCK     256   /* terms added in f32, maybe without lanes, before float64 takes over */
+#define SUM_BLOCK     256   /* terms added in f32, perhaps one by one, before float64 takes over */
 #define PART_ELEMENTS 16384 /* per thread part */
 #define TILE_ROWS     64    /* rows moved together through the workspace */
 #define TILE_BYTES    (1024 * 1024)
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) float exp_negative(float t)
 	return t < -87.33f ? 0.0f : p * power;
 }
 
-/* The x whose scale * x is largest; -Inf or Inf when there is none but NaN. */
+/* Returns the x whose scale * x is largest; -Inf or Inf if all are NaN. */
 CPU_CLONES static float find_peak(const float *x, int64_t n, bool descending)
 {
 	float max = -INFINITY, min = INFINITY;
@@ -131,7 +131,7 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* The sum over a row of exp(t). With y, exp(t) is kept there. */
+/* Returns the sum of exp(t) over a row, and stores exp(t) in y if given. */
 static double sum_row(float *y, const float *x, int64_t n, const struct scaling *s, float shift)
 {
 	double sum = 0;
@@ -182,7 +182,7 @@ static bool is_run_of_f32(const struct row *r)
 	return r->dtype == KOPS_F32 && r->stride == 1;
 }
 
-/* Elements first … first + n - 1 of x as f32: in place, or widened or gathered into `room` of PIECE. */
+/* Returns elements first … first + n - 1 of x as f32: in place, or widened or gathered into `room` of PIECE. */
 static const float *load_piece(const struct row *x, int64_t first, int64_t n, float *room)
 {
 	const char *from = row_from(x, first);
@@ -197,7 +197,7 @@ static const float *load_piece(const struct row *x, int64_t first, int64_t n, fl
 	return room;
 }
 
-/* Where the f32 results for a piece of y are to be written; store_piece() follows. */
+/* Returns where to write the f32 results of a piece of y; store_piece() must follow. */
 static float *place_piece(const struct row *y, int64_t first, float *room)
 {
 	return is_run_of_f32(y) ? (float *)(void *)row_from(y, first) : room;
@@ -219,8 +219,8 @@ static void store_piece(const struct row *y, int64_t first, int64_t n, const flo
 /* ---- Long rows: a partial has the x that is the peak ---- */
 
 /*
- * A piece of -Inf alone (of scale * x) has peak -Inf, against which nothing can be summed: against 0 its sum is
- * 0, or NaN if it holds one.
+ * A piece of -Inf alone (of scale * x) has peak -Inf, relative to which there is no sum. Relative to 0 the sum
+ * is 0, or NaN if the piece has one.
  */
 static struct softmax_partial sum_piece(const float *x, int64_t n, const struct scaling *s)
 {
@@ -264,7 +264,7 @@ static void long_row(const struct row *y, const struct row *x, int64_t n, const 
 
 /* ---- One row by all threads ---- */
 
-#define SPLIT_MAX 4096 /* parts; more threads do not exist */
+#define SPLIT_MAX 4096 /* upper limit of threads */
 
 struct split {
 	struct row y, x;
@@ -272,7 +272,7 @@ struct split {
 	const struct scaling *scaling;
 	struct softmax_partial total;
 	unsigned n_parts;
-	struct softmax_partial *partials; /* n_parts of them */
+	struct softmax_partial *partials; /* one for each part */
 };
 
 static void split_sum(void *ctx, unsigned part)
@@ -316,7 +316,7 @@ static void split_row(struct split p)
 	threads_run(p.n_parts, split_write, &p);
 }
 
-/* A part of an op, of one row: what is carried, or results by it. */
+/* Computes a part of an op, of one row: updates what is carried, or writes results from it. */
 static void pass_row(struct split p, const struct softmax_params *params, struct softmax_partial *carried)
 {
 	if (params->pass == SOFTMAX_WRITE || params->goes_on)
@@ -334,7 +334,7 @@ static void pass_row(struct split p, const struct softmax_params *params, struct
 struct job {
 	const struct view *x, *y;
 	struct scaling scaling;
-	uint64_t n_rows, tile_rows; /* tile_rows: rows of one step; more than 1 only through the workspace */
+	uint64_t n_rows, tile_rows; /* tile_rows: rows per step; more than 1 only through the workspace */
 	char *tiles;                /* one tile per part; NULL: rows are used in place */
 	unsigned n_parts;
 };
@@ -357,7 +357,7 @@ static void run_row(struct row y, struct row x, int64_t n, const struct scaling 
 	store_piece(&y, 0, n, room);
 }
 
-/* rows rows that follow each other along axis 2. */
+/* Computes `rows` rows that follow each other along axis 2. */
 static void run_tile(const struct job *j, uint64_t row, uint64_t rows, char *tile)
 {
 	uint64_t cols = j->y->shape[3];
@@ -424,7 +424,7 @@ static uint64_t count_rows(const struct view *y)
 	return y->shape[0] * y->shape[1] * y->shape[2];
 }
 
-/* Every part has a tile of its own: no more of those than threads. */
+/* Limits the parts to the number of threads if each needs a tile of its own. */
 static unsigned count_parts(const struct view *y, bool tiles)
 {
 	uint64_t rows = count_rows(y), parts = threads_parts(rows * y->shape[3], PART_ELEMENTS);
@@ -447,7 +447,7 @@ static uint64_t workspace(const struct op_args *args)
 	return bytes;
 }
 
-/* Whether few long rows are each done by all threads. */
+/* Returns true if there are few long rows, each of which all threads share. */
 static bool splits_rows(const struct op_args *args)
 {
 	const struct view *y = &args->views[Y];

@@ -1,8 +1,9 @@
 /*
- * softmax of f64 on the CPU: rows in pieces that stay in the first-level cache, two passes: the largest and the
- * sum of exponentials, then the results. Threads over rows, or over the pieces of few long ones.
+ * softmax of f64 on the CPU. Rows are processed in pieces that stay in the first-level cache, in two passes:
+ * the largest element and the sum of exponentials, then the results. Threads take rows, or the pieces of few
+ * long ones.
  *
- * All passes work on t = factor * (half * x - shift), as those of cpu.c do, and for the same reason.
+ * All passes work on t = factor * (half * x - shift), as in cpu.c, and for the same reason.
  */
 #include "softmax/cpu_f64.h"
 
@@ -18,7 +19,7 @@ enum { X, Y };
 
 #define PIECE         2048  /* columns at a time */
 #define PART_ELEMENTS 16384 /* per thread part */
-#define SPLIT_MAX     4096  /* parts; more threads do not exist */
+#define SPLIT_MAX     4096  /* upper limit of threads */
 
 struct scaling {
 	double half, factor, scale;
@@ -58,7 +59,7 @@ static inline __attribute__((always_inline)) double exp_negative(double t)
 	return t < -708 ? 0 : p * power;
 }
 
-/* The x whose scale * x is largest; an infinity when there is none but NaN. */
+/* Returns the x whose scale * x is largest; an infinity if all are NaN. */
 CPU_CLONES static double find_peak(const double *x, int64_t n, bool descending)
 {
 	double max = -(double)INFINITY, min = (double)INFINITY;
@@ -114,7 +115,7 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* n elements from `first` on: in place, or gathered into `room` of PIECE. */
+/* Returns n elements from `first` on: in place, or gathered into `room` of PIECE. */
 static const double *load_piece(const struct row *x, int64_t first, int64_t n, double *room)
 {
 	const double *from = x->data + first * x->stride;
@@ -126,8 +127,10 @@ static const double *load_piece(const struct row *x, int64_t first, int64_t n, d
 	return room;
 }
 
-/* A piece of -Inf alone (of scale * x) has a peak against which nothing can be summed: against 0 its sum is 0,
- * or NaN if it holds one. */
+/*
+ * A piece of -Inf alone (of scale * x) has a peak relative to which there is no sum. Relative to 0 the sum is
+ * 0, or NaN if the piece has one.
+ */
 static struct softmax_partial sum_piece(const double *x, int64_t n, const struct scaling *s)
 {
 	double peak = find_peak(x, n, s->factor < 0);
@@ -175,7 +178,7 @@ struct job {
 	struct scaling scaling;
 	uint64_t n_rows, columns;
 	unsigned n_parts;
-	/* Of the row whose columns are shared out, if they are. */
+	/* The row whose columns the threads share, if they do. */
 	struct row x, y;
 	struct softmax_partial total, *partials;
 };
@@ -224,7 +227,7 @@ static void sum_row(struct job *j)
 		softmax_add_partial(&j->total, &partials[i], j->scaling.scale);
 }
 
-/* One row by all threads, or what a part of an op does with it. */
+/* Computes one row with all threads, or the pass of a part of an op. */
 static void run_row(struct job *j, uint64_t row)
 {
 	const struct softmax_params *p = &j->args->params.softmax;
@@ -282,7 +285,7 @@ int softmax_f64(const struct op_args *args)
 	return 0;
 }
 
-/* As the kernel of other types, whose vectors have twice as many elements: three times as long for each. */
+/* Three times as long per element as the kernel of other types, whose vectors have twice as many. */
 double softmax_f64_ns(const struct op_args *args)
 {
 	const double row_ns = 160, element_ns = 5, apart_ns = 2.5;

@@ -6,7 +6,7 @@
 
 #include "kernel.h"
 
-/* factor: has the sign of scale. */
+/* factor: its sign is that of scale. */
 static inline struct softmax_partial softmax_no_partial(double factor)
 {
 	return (struct softmax_partial){factor < 0 ? (double)INFINITY : -(double)INFINITY, 0};

@@ -36,8 +36,8 @@ static bool is_sparse(const struct view *v)
 }
 
 /*
- * Whether the places of each element in x and in y differ by whole vectors, however far they are, as far as can
- * be told before the addresses are known.
+ * Returns true if each element's addresses in x and y differ by a multiple of 16 bytes, as far as offsets and
+ * strides tell before the addresses are known.
  */
 static bool lie_alike(const struct op_args *args)
 {
@@ -85,7 +85,7 @@ static bool supports_pieces(const struct op_args *args, const char **ret_why_not
 
 /* ---- How long they take: fitted.h has the constants ---- */
 
-/* So many exponentials of f64, with what is beside them: an estimate, of which nothing was measured. */
+/* Time of so many exponentials of f64 and the operations beside them: an estimate that was never measured. */
 static double f64_ns(const struct op_args *args, double exponentials)
 {
 	const double operations = 40;
@@ -93,8 +93,8 @@ static double f64_ns(const struct op_args *args, double exponentials)
 	return cuda_f64_ns(args, exponentials * operations);
 }
 
-#define SECTOR     32     /* bytes; the least that is read or written */
-#define KEPT_BYTES 131072 /* rows that are still in a cache when they are read again */
+#define SECTOR     32     /* bytes; the least that the GPU reads or writes */
+#define KEPT_BYTES 131072 /* longest rows that are still in a cache when they are read again */
 
 static double row_bytes(const struct op_args *args)
 {
@@ -123,7 +123,7 @@ static double ring_ns(const struct op_args *args)
 	return fitted.ring.launch_ns + bytes_ns(args, fitted.ring.share);
 }
 
-/* A row is one block's, or up to some 64 KiB of it are; of those beyond 128 KiB a cluster's. */
+/* Each block has a row, or up to 64 KiB of it; a row beyond 128 KiB has a cluster. */
 static double fused_ns(const struct op_args *args)
 {
 	const double short_bytes = 4096, block_bytes = 65536;
@@ -137,7 +137,7 @@ static double fused_ns(const struct op_args *args)
 	return launch_ns + bytes_ns(args, share) * fmax(cuda_multiprocessors() / blocks, 1);
 }
 
-/* ---- Those that give each row of the matrix a warp or a block ---- */
+/* ---- Kernels that give each row of the matrix a warp or a block ---- */
 
 #define SHORT_BYTES 2048
 #define LONG        8192
@@ -177,9 +177,10 @@ static double blocks_ns(const struct op_args *args, const struct fitted_passes *
 	            factor * bytes_ns(args, fitted.passes.share));
 }
 
-/* At the memory's rate, where there are pieces enough for all multiprocessors, and long ones: of a short piece
- * a block's threads have few elements each, and join what they found as for a long one. Elements apart take a
- * sector each. */
+/*
+ * At the memory's rate, if there are enough long pieces for all multiprocessors. In a short piece a block's
+ * threads have few elements each, but join their results as in a long one. Elements apart take a sector each.
+ */
 static double pass_ns(const struct op_args *args, bool writes)
 {
 	const struct view *y = op_output_const(args);
@@ -217,13 +218,13 @@ static double coalesced_ns(const struct op_args *args)
 	return blocks_ns(args, &fitted.coalesced);
 }
 
-/* The lanes of a warp read chunks of the row, apart by its length. */
+/* The lanes of a warp read chunks of the row that are as far apart as the chunks are long. */
 static double blockreduce_ns(const struct op_args *args)
 {
 	return blocks_ns(args, &fitted.blockreduce);
 }
 
-/* Each thread visits all elements of its row: as many threads as that or more take turns. */
+/* Each thread visits all elements of its row. Beyond the threads that fit, they take turns. */
 static double naive_ns(const struct op_args *args)
 {
 	const struct view *y = &args->views[1];

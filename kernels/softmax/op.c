@@ -1,14 +1,14 @@
 /*
  * softmax: y = softmax(scale * x) over the last axis, or its logarithm; f32, f64, f16 and bf16.
  *
- * After check() both views have rank 4: the last axis is the one that is normalised, the three before it number
- * the rows, folded together where both views allow: dense tensors come as (1, 1, rows, columns). Axes of one
- * index have stride 0. scale is finite, of f32's range, and exact in f32 unless x is f64.
+ * After check() both views have rank 4. The last axis is normalised. The three before it number the rows, and
+ * are folded if both views allow it: dense tensors become (1, 1, rows, columns). Axes of one index have stride
+ * 0. scale is finite, in f32's range, and exact in f32 unless x is f64.
  *
- * Special values as plain max, exp and sum would give: a row with NaN, with +Inf (of scale * x) or of -Inf
- * alone is NaN; -Inf elsewhere gives 0 (-Inf for the logarithm).
+ * Special values are those of plain max, exp and sum. A row with NaN, with +Inf (of scale * x) or of -Inf alone
+ * becomes NaN. -Inf elsewhere becomes 0 (-Inf for the logarithm).
  *
- * f64 is computed in f64. Elements of the 16-bit types are widened to f32, or more, first, and the result is
+ * f64 is computed in f64. Elements of the 16-bit types are first widened to f32 or more, and the result is
  * rounded to them last.
  */
 #include <float.h>
@@ -61,7 +61,7 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
-/* Scale, subtract, exp, add, divide: five operations an element, of which a part has four again. */
+/* Counts scale, subtract, exp, add and divide for each element; a part has four of the five again. */
 static void cost(const struct op_args *args, struct cost *ret)
 {
 	enum softmax_pass pass = args->params.softmax.pass;
@@ -70,14 +70,16 @@ static void cost(const struct op_args *args, struct cost *ret)
 	ret->bytes = rules_bytes(&args->views[X]) + (pass == SOFTMAX_SUM ? 0 : rules_bytes(&args->views[Y]));
 }
 
-/* x0: index of the row's first element, from the view's first. Against -Inf no sum is possible; of nothing but
- * -Inf it is 0 then, or NaN if there is one. */
+/*
+ * x0: index of the row's first element, relative to the view's first. Relative to -Inf there is no sum: for a
+ * row of -Inf alone it is 0, or NaN if there is one.
+ */
 static struct softmax_partial sum_row(const struct op_args *args, int64_t x0)
 {
 	const struct view *x = &args->views[X];
 	double scale = args->params.softmax.scale, base;
 	struct softmax_partial p = {-INFINITY, 0};
-	long double sum = 0; /* many equal terms would all round the same way in f64 */
+	long double sum = 0; /* wider than f64, where many equal terms would all round alike */
 
 	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
 		p.peak = fmax(p.peak, scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]));
@@ -109,7 +111,7 @@ static void write_row(const struct op_args *args, int64_t x0, int64_t y0, const 
 	}
 }
 
-/* carried: of the row, in a part. */
+/* carried: of the row, if it is computed in parts. */
 static void reference_row(const struct op_args *args, int64_t x0, int64_t y0, struct softmax_partial *carried)
 {
 	const struct softmax_params *p = &args->params.softmax;
@@ -147,21 +149,21 @@ static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_
 	return true;
 }
 
-/* Rows longer than one block of threads reads at once. */
+/* Makes rows longer than one block of threads reads at once. */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
 	return sample_of(dtype, 9, 1291, args);
 }
 
-/* Longer than one block keeps, and not all beginning alike. */
+/* Makes rows longer than one block keeps, which do not all begin at the same alignment. */
 static bool large_sample(kops_dtype dtype, struct op_args *args)
 {
 	return sample_of(dtype, 3, dtype_size(dtype) > 2 ? 40001 : 80003, args);
 }
 
 /*
- * f32 arithmetic, and for the 16-bit types their roundings of the result here and there. On the smaller
- * sample results are about e^(3x) / (1291 * sinh(3) / 3), at most 0.005; on both, logarithms lie above -19.
+ * Allows for f32 arithmetic and, for the 16-bit types, the rounding of results. On the smaller sample results
+ * are about e^(3x) / (1291 * sinh(3) / 3), at most 0.005. On both, logarithms lie above -19.
  */
 static double tolerance(const struct op_args *args)
 {

@@ -1,4 +1,4 @@
-/* pieces.h: softmax's kernel for few rows, and how it shares out its work. */
+/* pieces.h: softmax's kernel for few rows, and how it divides its work. */
 #ifndef KOPS_KERNELS_SOFTMAX_PIECES_H
 #define KOPS_KERNELS_SOFTMAX_PIECES_H
 
@@ -9,10 +9,10 @@ extern "C" {
 #endif
 
 #define SOFTMAX_PIECE_THREADS 256
-#define SOFTMAX_PIECE_COLUMNS 2048 /* that are worth a block */
-#define SOFTMAX_PIECE_BLOCKS  8    /* that a multiprocessor holds */
+#define SOFTMAX_PIECE_COLUMNS 2048 /* columns that are worth a block */
+#define SOFTMAX_PIECE_BLOCKS  8    /* blocks that a multiprocessor holds */
 #define SOFTMAX_PIECE_ROWS    (1u << 20)
-#define SOFTMAX_STEP_COLUMNS  2048 /* that a block reads at a time: eight for each thread */
+#define SOFTMAX_STEP_COLUMNS  2048 /* columns that a block reads at once: eight for each thread */
 
 static inline uint64_t softmax_rows(const struct op_args *args)
 {
@@ -21,7 +21,7 @@ static inline uint64_t softmax_rows(const struct op_args *args)
 	return view_elements(y) / y->shape[y->rank - 1];
 }
 
-/* So many that all multiprocessors have some. */
+/* Returns how many pieces a row has, so that all multiprocessors have some. */
 static inline uint64_t softmax_pieces_of_row(const struct op_args *args)
 {
 	const struct view *y = op_output_const(args);

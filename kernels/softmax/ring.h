@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Whether rows are as long as this asks and the GPU can do it; nothing else is looked at. */
+/* Returns true if rows are long enough for this kernel and the GPU can run it; checks nothing else. */
 bool softmax_ring_takes(const struct op_args *args, const char **ret_why_not);
 uint64_t softmax_ring_workspace(const struct op_args *args);
 CUDA_LAUNCH(softmax_ring);

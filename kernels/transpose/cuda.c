@@ -23,9 +23,9 @@ static bool supports_any(const struct op_args *args, const char **ret_why_not)
 
 /* ---- How long they take: fitted.h has the constants ---- */
 
-#define AT_ONCE 2048 /* threads of a multiprocessor */
+#define AT_ONCE 2048 /* threads that a multiprocessor runs at once */
 
-/* Of those that give a block a tile, which may be nearly empty. */
+/* Time of kernels that give each block a tile, which may be nearly empty. */
 static double tiles_ns(const struct op_args *args, const struct fitted_tiles *t)
 {
 	const double side = 32;
@@ -50,7 +50,7 @@ static double padded_ns(const struct op_args *args)
 	return tiles_ns(args, &fitted.padded);
 }
 
-/* Of 16 bytes as of two of 8, which has not been measured. */
+/* Elements of 16 bytes count as two of 8; that was not measured. */
 static double clocks_of(const struct fitted_sizes *clocks, const struct op_args *args)
 {
 	size_t size = dtype_size(op_output_const(args)->dtype);
@@ -58,7 +58,7 @@ static double clocks_of(const struct fitted_sizes *clocks, const struct op_args 
 	return size <= 2 ? clocks->of_2 : size <= 4 ? clocks->of_4 : clocks->of_8 * (double)size / 8;
 }
 
-/* Bound by the banks that meet in shared memory. */
+/* Adds the limit by bank conflicts in shared memory. */
 static double banks_ns(const struct op_args *args, const struct fitted_sizes *clocks)
 {
 	double elements = (double)view_elements(op_output_const(args));
@@ -77,7 +77,7 @@ static double tiled_ns(const struct op_args *args)
 	return banks_ns(args, &fitted.tiled);
 }
 
-/* As many threads as there is room for begin at once. Then each takes a sector of its own, read and written. */
+/* The threads that fit begin at once. Each later one reads and writes a sector of its own. */
 static double perelement_ns(const struct op_args *args)
 {
 	double elements = (double)view_elements(op_output_const(args));
@@ -87,7 +87,7 @@ static double perelement_ns(const struct op_args *args)
 	       cuda_ns_of_bytes((elements - first) * fitted.perelement.bytes, fitted.perelement.share);
 }
 
-/* A step of all threads takes as long as one, until they write more than L2 takes. */
+/* A step of all threads takes as long as one thread's, until they write more than L2 takes. */
 static double perrow_ns(const struct op_args *args)
 {
 	const struct view *y = op_output_const(args);
@@ -104,7 +104,7 @@ static double serial_ns(const struct op_args *args)
 	       (double)view_elements(op_output_const(args)) * fitted.serial.element / cuda_clocks_per_ns();
 }
 
-/* Where an op is one matrix, an axis of the grid is left to number ops by. */
+/* If an op is one matrix, the grid has a free axis for the ops. */
 static unsigned together_max(const struct op_args *args)
 {
 	const struct view *y = op_output_const(args);

@@ -1,8 +1,8 @@
 /*
  * transpose: y[…, j, i] = x[…, i, j], bit for bit, any type.
  *
- * After check() both views have rank 4: x (b0, b1, M, N), y (b0, b1, N, M), the batches folded into b1 where
- * both views allow, so that b0 is 1 for dense tensors. Axes of one index have stride 0.
+ * After check() both views have rank 4: x is (b0, b1, M, N) and y is (b0, b1, N, M). The batches are folded
+ * into b1 if both views allow it, so b0 is 1 for dense tensors. Axes of one index have stride 0.
  */
 #include <string.h>
 
@@ -84,7 +84,9 @@ static void reference(const struct op_args *args)
 					       (size_t)size);
 }
 
-/* What kernels for large matrices take too, and one thread of the CPU: others would touch memory of their own.
+/*
+ * A problem that kernels for large matrices take too. It needs only one thread of the CPU: others would touch
+ * memory of their own.
  */
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
