@@ -6,8 +6,8 @@
 
 #define BLOCKS         4
 #define BLOCK          64           /* rows and columns */
-#define OPERAND_MAX    (4ull << 20) /* elements that a block may need of one operand */
-#define VECTOR_COLUMNS 4096         /* where there is one row only */
+#define OPERAND_MAX    (4ull << 20) /* most elements of one operand that a block may need */
+#define VECTOR_COLUMNS 4096         /* if there is only one row */
 #define OUT            STEP_INPUTS_MAX
 
 static kops_view block_of_view(kops_view view, const struct bench_block *at)
@@ -15,7 +15,7 @@ static kops_view block_of_view(kops_view view, const struct bench_block *at)
 	return step_slice(step_slice(view, 0, at->row, at->rows), 1, at->column, at->columns);
 }
 
-/* What of an input the block comes from; one of a single axis is there for all rows. */
+/* Returns the part of an input that the block depends on. An input of one axis serves all rows. */
 static kops_view block_of_input(const struct step *step, unsigned i, const struct bench_block *at)
 {
 	kops_view view = step->in[i];
@@ -25,7 +25,7 @@ static kops_view block_of_input(const struct step *step, unsigned i, const struc
 	return step->op->bench.reads_rows ? step_slice(view, 0, at->row, at->rows) : block_of_view(view, at);
 }
 
-/* A block of the output, and what of the inputs it comes from. */
+/* Returns a block of the output, with the parts of the inputs that it depends on. */
 static struct step step_of_block(const struct step *step, const struct bench_block *at)
 {
 	struct step part = *step;
@@ -43,7 +43,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Its extents: as much as the check of it is worth. */
+/* Returns a block as large as is worth checking. */
 static struct bench_block block_of(const struct step *step)
 {
 	const struct bench_cases *cases = &step->op->bench;
@@ -60,7 +60,7 @@ static struct bench_block block_of(const struct step *step)
 	return b;
 }
 
-/* The i-th: the first corner, the last one, then random places. */
+/* Moves the i-th block: to the first corner, the last one, then random places. */
 static void move_block(struct bench_block *b, const struct step *step, unsigned i, struct random *random)
 {
 	uint64_t row_room = step->out.shape[0] - b->rows, column_room = step->out.shape[1] - b->columns;
@@ -69,7 +69,7 @@ static void move_block(struct bench_block *b, const struct step *step, unsigned 
 	b->column = i == 0 ? 0 : i == 1 ? column_room : random_below(random, column_room + 1);
 }
 
-/* The same operands in SHARED memory that has room for each. */
+/* Returns the same operands in SHARED memory, which must have room for each. */
 static struct step shared_step(const struct step *part, kops_buffer *const *buffers)
 {
 	struct step step = *part;
@@ -111,7 +111,7 @@ static int make_buffers(struct bench *b, const struct step *part, kops_buffer **
 	return rc;
 }
 
-/* error/bound, without a division of 0 by 0. */
+/* Returns error/bound, without dividing 0 by 0. */
 static double nearness(const struct check *c)
 {
 	return c->error > 0 ? c->error / c->bound : 0;

@@ -1,17 +1,17 @@
 /*
  * bench.h: what the parts of kops-bench share.
  *
- *   verb_op.c, op.c   one op: goes through shapes, modes and kernels
- *   plan.c            what that is to do; cases.c: shapes, tables, kernels
+ *   verb_op.c, op.c   one op over shapes, modes and kernels
+ *   plan.c            what to measure; cases.c: shapes, tables, kernels
  *   job.c             the device, and one job on it
  *   operands.c        memory for operands, and random content
  *   measure.c         one shape and kernel: runs, samples, the check
  *   accuracy.c        blocks of a result against float64
- *   ceiling.c         what memory and cache can do at most; the FMA rate is given
+ *   ceiling.c         rates of memory and cache; the FMA rate is given
  *   ipc.c             round trips, small jobs, rates
  *   path.c            what jobs lose on their way
- *   choice/           all kernels on one shape, and what kopsd's choice of them loses
- *   report/           what was found, and the figures that follow; as text, JSON and CSV
+ *   choice/           all kernels on one shape, and what kopsd's choice loses
+ *   report/           results and derived figures, as text, JSON and CSV
  *
  * Beside the program: plot draws what --csv or --json wrote; record, with recording/ and peers/, measures what
  * recorded/ keeps, and tables writes it into the documents.
@@ -23,16 +23,14 @@
 #include "op/operation.h"
 #include "report/table.h"
 
-/* Random numbers that operands are filled with, made once; see operands.h. */
+/* Random numbers to fill operands with, made once; see operands.h. */
 struct bench_content {
-	kops_buffer *shared, *used; /* used: what operands are copied from, on the device or the same */
+	kops_buffer *shared, *used; /* used: the source of operands, on the device or the same */
 	kops_dtype dtype;
 	uint64_t elements;
 };
 
-/* What all parts of `kops-bench OP` work with. Functions that take it return 0 or KOPS_E_* with a sentence in
- * why.
- */
+/* The state of `kops-bench OP`. Functions that take it return 0, or KOPS_E_* with a sentence in why. */
 struct bench {
 	struct cli *cli;
 	kops_info *info;
@@ -41,44 +39,44 @@ struct bench {
 	bool host;     /* operands in SHARED memory */
 	kops_dtype dtype;
 	uint64_t seed, reps, warmup;
-	uint64_t launches; /* in a sample; 0: as many as last a millisecond */
-	size_t next_set;   /* of operands whose sets are used in turn */
+	uint64_t launches; /* per sample; 0: as many as last a millisecond */
+	size_t next_set;   /* the next of the operands' sets, which are used in turn */
 	struct bench_content content;
 	char why[CLI_WHY_BYTES];
 };
 
 /* ---- job.c ---- */
 
-/* Connects, asks what there is and finds the device. An exit code. */
+/* Connects, asks for facts and finds the device. Returns an exit code. */
 int bench_open(struct bench *b);
-void bench_close(struct bench *b); /* allowed on one that failed to open */
+void bench_close(struct bench *b); /* does nothing after a failed bench_open() */
 
 /*
- * Runs the steps as one job, patiently: a busy daemon is asked again, and there is time for slow kernels.
- * *ret_job has the receipt; free it with kops_job_free(). *ret_wall_us may be NULL.
+ * Runs the steps as one job, and tries again while the daemon is busy. Waits long enough for slow kernels. Free
+ * *ret_job, which has the receipt, with kops_job_free(). *ret_wall_us may be NULL.
  */
 int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **ret_job, double *ret_wall_us);
 
 /* Runs the steps, in as many jobs as it takes. */
 int bench_jobs(struct bench *b, const struct step *steps, size_t n);
 
-/* Memory on the bench's device, or SHARED. */
+/* Allocates memory on the bench's device, or SHARED. */
 int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_buffer);
 
-/* Whether the status means that this device or kernel does not do this op, and others may. */
+/* Returns true if the status means that this device or kernel does not compute this op, but others may. */
 bool bench_is_refusal(int status);
 
 /* ---- accuracy.c ---- */
 
 /*
- * Compares blocks of the step's output (corners and random places) with float64, its operands being rank 2 and
- * anywhere. *ret_check: of all blocks, places counted in the whole output.
+ * Compares blocks of the step's output (corners and random places) with float64. Operands have rank 2, in any
+ * memory. *ret_check: of all blocks, with places in the whole output.
  */
 int bench_check(struct bench *b, const struct step *step, struct check *ret_check);
 
 /* ---- ceiling.c ---- */
 
-/* Measures memory and cache, and takes --fma-rate. What the device has no kernel for stays NaN. */
+/* Measures memory and cache, and takes --fma-rate. Ceilings without a kernel on the device stay NaN. */
 int bench_ceilings(struct bench *b, struct bench_head *head);
 
 #endif

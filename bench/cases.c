@@ -100,7 +100,7 @@ const char *bench_kernel_find(const kops_info *info, const char *kind, const cha
 	return NULL;
 }
 
-/* The list goes from best to worst; reports go from the slowest to the fastest. */
+/* Reverses the list, which goes from best to worst: reports go from slowest to fastest. */
 static void take_all(const kops_info *info, const char *kind, const char *op, struct bench_kernels *ret)
 {
 	for (size_t i = info->n_kernels; i-- > 0 && ret->n < BENCH_KERNELS_MAX;)

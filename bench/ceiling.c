@@ -9,9 +9,9 @@
 #define REPS       10
 #define STREAM_GPU (3ull << 30) /* bytes read and written */
 #define STREAM_CPU (192ull << 20)
-#define CACHE_CPU  (32ull << 20) /* of the last level at most: others use it too */
+#define CACHE_CPU  (32ull << 20) /* largest part of the last level: other programs use it too */
 
-/* What is to be measured for a ceiling, by the kernel that kopsd prefers. */
+/* The measurement of a ceiling, by the kernel that kopsd prefers. */
 struct probe {
 	const char *op;
 	kops_dtype dtype;
@@ -19,7 +19,7 @@ struct probe {
 	enum bench_mode mode;
 };
 
-/* A device without room for the operands leaves *ret_row blank. */
+/* Leaves *ret_row blank if the device has no room for the operands. */
 static int run_probe(struct bench *b, const struct probe *probe, struct bench_row *ret_row)
 {
 	struct bench_shape shape = {.extents = {probe->rows, probe->columns}};
@@ -35,12 +35,12 @@ static int run_probe(struct bench *b, const struct probe *probe, struct bench_ro
 	rc = operands_make(b, &step, sets, &operands);
 	if (rc == 0)
 		rc = measure(b, &what, &operands, ret_row);
-	ret_row->median_us = ret_row->min_us; /* a ceiling is the best that was seen */
+	ret_row->median_us = ret_row->min_us; /* a ceiling is the best sample */
 	operands_free(&operands);
 	return bench_is_refusal(rc) ? 0 : rc;
 }
 
-/* By the ops that do nothing but move bytes, as STREAM does: memory may read a little faster than it writes. */
+/* Measures with ops that only move bytes, as STREAM does. Reading alone may be a little faster than writing. */
 static int stream_rate(struct bench *b, uint64_t bytes, enum bench_mode mode, double *ret_gbytes)
 {
 	static const struct {
@@ -61,7 +61,7 @@ static int stream_rate(struct bench *b, uint64_t bytes, enum bench_mode mode, do
 	return 0;
 }
 
-/* The best over footprints: small ones drown in launching, large ones are not all in the cache. */
+/* Takes the best of several footprints: small ones are dominated by launching, large ones exceed the cache. */
 static int cache_rate(struct bench *b, uint64_t cache_bytes, double *ret_gbytes)
 {
 	for (uint64_t eighths = 6; eighths > 0 && cache_bytes > 0; eighths--) {
@@ -72,7 +72,7 @@ static int cache_rate(struct bench *b, uint64_t cache_bytes, double *ret_gbytes)
 	return 0;
 }
 
-/* Tensor cores have another ceiling than the FMA units. */
+/* Returns false for tensor cores, whose ceiling is not the FMA rate. */
 static bool counts_fma(const struct bench *b)
 {
 	kops_precision precision = b->cli->flags.op.precision;

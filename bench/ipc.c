@@ -15,13 +15,13 @@
 #define COUNT_DEFAULT 2000
 #define SIZE_DEFAULT  64
 #define WARMUP        50
-#define TURNS         20 /* the kinds of measurement take turns, so that all see the same machine */
+#define TURNS         20 /* the kinds of measurement alternate, so that all see the same machine */
 #define OUT_MAX       16
 #define ECHO_BYTES    16
 
 /* ---- the yardstick ---- */
 
-/* Answers datagrams until the peer closes. Runs in the child. */
+/* Answers datagrams until the peer closes. Runs in the child process. */
 static void echo_forever(int sock)
 {
 	struct epoll_event event = {.events = EPOLLIN};
@@ -156,7 +156,7 @@ static int take_turns(struct ipc *ipc, uint64_t each)
 	return 0;
 }
 
-/* Jobs a second with `out` of them under way at any time. */
+/* Measures jobs per second with `out` of them under way at any time. */
 static int measure_rate(struct ipc *ipc, unsigned out, double *ret_per_second)
 {
 	int timeout_ms = ipc->cli->flags.timeout_ms ? (int)ipc->cli->flags.timeout_ms : 30000;

@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-#define TIMEOUT_MS_DEFAULT 600000 /* kopsd refuses what it plans to be longer */
+#define TIMEOUT_MS_DEFAULT 600000 /* kopsd refuses jobs that it expects to take longer */
 #define RETRY_US_MIN       200
 #define RETRY_US_MAX       200000
 #define OPS_PER_JOB        32
@@ -85,7 +85,7 @@ static uint64_t retry_after_us(const kops_job *job)
 	return us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : us;
 }
 
-/* *ret_wall_us: of the attempt that was let in. */
+/* *ret_wall_us: of the attempt that was accepted. */
 static int run_patiently(struct bench *b, kops_job *job, double *ret_wall_us)
 {
 	uint32_t timeout_ms = b->cli->flags.timeout_ms;
@@ -103,7 +103,7 @@ static int run_patiently(struct bench *b, kops_job *job, double *ret_wall_us)
 	}
 }
 
-/* What was freed a moment ago counts until the device has let go of it. */
+/* Memory that was just freed counts until the device has released it. */
 int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_buffer)
 {
 	const char *device = shared ? NULL : b->device->name;

@@ -11,10 +11,10 @@
 #define SETTLING_RUNS 2    /* the first run of a kernel may include its loading */
 #define SETTLING_US   50e3 /* longer runs need no settling */
 #define WARMUP_US     1e6
-#define TRIAL_JOBS    100 /* of a shape that others send too, trials may take this many */
+#define TRIAL_JOBS    100 /* most jobs for trials of a shape, which other clients may send too */
 #define TRIAL_US      100e3
 #define ENOUGH_US     2e6
-#define ENOUGH        5 /* samples */
+#define ENOUGH        5 /* least number of samples */
 #define MOST_US       10e6
 #define ALONE_US      5e6
 
@@ -24,7 +24,7 @@ struct measuring {
 	const struct operands *operands;
 	struct bench_row *row;
 	size_t n_sets;
-	bool learning; /* kopsd, by the last job */
+	bool learning; /* of kopsd, by the last job */
 	struct samples us, upload, compute, download;
 };
 
@@ -37,7 +37,7 @@ static struct step step_on(const struct measuring *r, size_t set)
 	return step;
 }
 
-/* One job over the next sets; the time of one launch. *ret_job may be NULL. */
+/* Runs one job over the next sets, and returns the time of one launch. *ret_job may be NULL. */
 static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, double *ret_us)
 {
 	struct step steps[LAUNCHES_MAX];
@@ -90,7 +90,7 @@ static int check_first(struct measuring *r)
 	return 0;
 }
 
-/* From set 0 on, whose output holds NaN: what is not written is found. */
+/* Starts at set 0, whose output holds NaN, to find elements that are not written. */
 static int run_and_check(struct measuring *r, uint64_t launches, double *ret_us)
 {
 	size_t next_set = r->b->next_set;
@@ -110,7 +110,7 @@ static int run_and_check(struct measuring *r, uint64_t launches, double *ret_us)
 	return r->what->check ? check_first(r) : 0;
 }
 
-/* kopsd may try several kernels on the first jobs of a shape. */
+/* Returns true if kopsd may try several kernels on the first jobs of the shape. */
 static bool may_be_tried(const struct measuring *r, double us)
 {
 	return r->what->settled && r->learning && us <= TRIAL_US;
@@ -205,7 +205,7 @@ static int run_all(struct measuring *r)
 		rc = settle_launches(r, us, &us);
 	if (rc == 0 && is_tried)
 		rc = run_trials(r);
-	/* The kernel may be another one now, and for many launches. */
+	/* The kernel may have changed, and may be one for many launches. */
 	if (rc == 0 && r->what->kernel == NULL && (is_tried || r->row->launches > 1))
 		rc = run_and_check(r, r->row->launches, &us);
 	if (rc < 0)
@@ -219,7 +219,7 @@ static int run_all(struct measuring *r)
 	return rc == 0 ? take_samples(r) : rc;
 }
 
-/* No clock sees less, and what is printed is read again as the same. */
+/* Rounds to ns: no clock resolves less, and printed times are then read back unchanged. */
 static double to_ns(double us)
 {
 	return round(us * 1e3) / 1e3;

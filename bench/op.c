@@ -26,7 +26,7 @@ static int report_row(struct bench_plan *p, const struct bench_row *row)
 		bench_csv_row(stdout, &p->table.head, row);
 	else if (!flags->json)
 		bench_report_row(stdout, &p->table.head, row, &p->widths);
-	fflush(stdout); /* the next one may take a while; cli_flush() looks for errors */
+	fflush(stdout); /* the next row may take a while; cli_flush() checks for errors */
 	return 0;
 }
 
@@ -37,7 +37,7 @@ static bool fits_cache(const struct bench *b, uint64_t footprint)
 	return b->device->cache_bytes == 0 || footprint <= b->device->cache_bytes;
 }
 
-/* What the cache does not hold is measured from memory, whatever was asked for. */
+/* Larger footprints than the cache are measured from memory, whatever the user asked for. */
 static bool runs_in(const struct bench_plan *p, enum bench_mode mode, uint64_t footprint)
 {
 	bool fits = fits_cache(&p->bench, footprint);
@@ -52,7 +52,9 @@ static size_t sets_for(const struct bench_plan *p, uint64_t footprint)
 	return runs_in(p, BENCH_COLD, footprint) ? operands_cold_sets(&p->bench, footprint) : 1;
 }
 
-/* A copy of as many bytes as a set of operands has, in each mode. A mode without it has a blank row. */
+/*
+ * Measures a copy of as many bytes as a set of operands has, in each mode. Modes without it have a blank row.
+ */
 static int measure_copies(struct bench_plan *p, uint64_t footprint)
 {
 	struct bench *b = &p->bench;
@@ -77,7 +79,7 @@ static int measure_copies(struct bench_plan *p, uint64_t footprint)
 	return bench_is_refusal(rc) ? 0 : rc;
 }
 
-/* Before the operands are there: their memory may be all there is. */
+/* Runs before operands are allocated, which may take all memory. */
 static int measure_copy_peers(struct bench_plan *p, uint64_t footprint)
 {
 	for (unsigned mode = 0; mode < BENCH_MODES; mode++)
@@ -108,7 +110,7 @@ static void note_cold(const struct bench_plan *p, uint64_t footprint, struct ben
 		         (size_t)row->sets);
 }
 
-/* All kernels in one mode; the peer first, so that each line is complete when it is printed. */
+/* Runs all kernels in one mode, the peer first, so that each line is complete when it is printed. */
 static int run_mode(struct bench_plan *p, const struct bench_shape *shape, const struct operands *operands,
                     enum bench_mode mode)
 {
@@ -136,7 +138,7 @@ static int run_mode(struct bench_plan *p, const struct bench_shape *shape, const
 	return rc;
 }
 
-/* What there is no memory for is a row without figures for each kernel. */
+/* Reports a row without figures for each kernel if there is no memory. */
 static int refuse_shape(struct bench_plan *p, const struct bench_shape *shape, uint64_t footprint)
 {
 	struct bench_row row = bench_row_blank();

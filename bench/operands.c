@@ -8,13 +8,13 @@
 #include "show.h"
 
 #define ALIGNMENT   256
-#define BLOCK_MAX   ((16ull << 20) - 1088) /* elements; with a row's worth of starts before it */
+#define BLOCK_MAX   ((16ull << 20) - 1088) /* elements; leaves room for the starts before the block */
 #define STARTS      16
 #define START_STEP  64 /* elements */
 #define SETS_MAX    1024
-#define CACHES      4              /* that pass between two uses */
-#define CACHE_GUESS (256ull << 20) /* of a device that does not know its own */
-#define CPU_SETS    (1ull << 30)   /* bytes of all sets: memory that others want too */
+#define CACHES      4              /* caches of bytes that pass between two uses */
+#define CACHE_GUESS (256ull << 20) /* for a device that does not report its cache */
+#define CPU_SETS    (1ull << 30)   /* bytes of all sets: other programs need memory too */
 #define OUT         STEP_INPUTS_MAX
 #define CONTENT_END (STARTS * START_STEP) /* elements before the block's first start; NaN comes last */
 
@@ -34,7 +34,7 @@ void bench_fill(const kops_view *view, uint64_t seed)
 		element_put(view->dtype, next, random_unit(&random));
 }
 
-/* A dense vector in a buffer. */
+/* Returns a dense vector in a buffer. */
 static kops_view vector(kops_buffer *buffer, kops_dtype dtype, uint64_t first, uint64_t n)
 {
 	return kops_tensor(buffer, first * kops_dtype_size(dtype), dtype, 1, &n);
@@ -77,7 +77,7 @@ static int content_upload(struct bench *b, struct bench_content *c)
 	return bench_jobs(b, &step, 1);
 }
 
-/* A block for operands of `elements`; one that is large enough already stays. */
+/* Makes a block for operands of `elements`, unless there is one that is large enough. */
 static int content_make(struct bench *b, kops_dtype dtype, uint64_t elements)
 {
 	struct bench_content c = {.dtype = dtype, .elements = elements < BLOCK_MAX ? elements : BLOCK_MAX};
@@ -165,7 +165,7 @@ static int allocate(struct bench *b, struct operands *o)
 	return 0;
 }
 
-/* The outputs too: their first touch is nothing to measure. */
+/* Fills the outputs too, since their first touch must not be measured. */
 static int fill_all(struct bench *b, struct operands *o)
 {
 	kops_dtype dtype = o->step.out.dtype;
@@ -183,7 +183,7 @@ static int fill_all(struct bench *b, struct operands *o)
 	return rc;
 }
 
-/* A system may promise more memory than there is; a program that touches all of it takes down others. */
+/* A system may promise more memory than it has. A program that touches all of it takes down others. */
 static int check_room(struct bench *b, uint64_t footprint_bytes)
 {
 	uint64_t memory = b->device->memory_bytes;

@@ -1,4 +1,4 @@
-/* path.c: what a job loses between its caller and its kernels, and how many jobs clients get done. */
+/* path.c: measures what a job loses between its caller and its kernels, and how many jobs clients complete. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +10,17 @@
 #include "show.h"
 
 #define COUNT_DEFAULT 1000
-#define LONG_US       6e5 /* of jobs of one kind; fewer of them are measured where they are long */
+#define LONG_US       6e5 /* time for jobs of one kind; if they are long, fewer are measured */
 #define COUNT_MIN     30
-#define WARMUP        60 /* jobs of a shape, after which its kernels are settled */
-#define SIZE_MAX_CPU  64 /* where the kernels themselves take longer the way is not seen */
+#define WARMUP        60 /* jobs of a shape after which its kernels are settled */
+#define SIZE_MAX_CPU  64 /* larger products would hide the time of the path */
 #define RATE_US       5e5
 #define OUT_MAX       64
 #define CLIENTS_MAX   16
 #define RATE_SIZE     64
 #define RATE_SAMPLES  500000
 
-/* Jobs of equal ops on square matrices; each op on the same operands, or with operands of its own. */
+/* Jobs of equal ops on square matrices. All ops share their operands, or each has its own. */
 struct kind {
 	const char *op;
 	kops_dtype dtype;
@@ -42,7 +42,7 @@ static const struct kind kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* So many clients with so many jobs out each, and what they got done. */
+/* So many clients, each with so many jobs out, and what they completed. */
 struct crowd {
 	unsigned clients, out;
 	double per_second, p50_us, worst_p99_us;
@@ -56,8 +56,8 @@ static const struct crowd all_crowds[] = {{.clients = 1, .out = 1},
 #define CROWDS (sizeof(all_crowds) / sizeof(all_crowds[0]))
 
 /*
- * Of the same job again and again. Of a job made anew each time: fresh, its wall clock, and to_start, what the
- * daemon takes from its message to its start, in which it is decoded, checked, planned and handed over.
+ * wall, device, lost: for a job that is repeated. fresh: wall time of a job made anew each time. to_start: the
+ * daemon's time from its message to its start, for decoding, checking, planning and submitting.
  */
 struct measured {
 	struct samples wall, device, lost, fresh, to_start;
@@ -72,10 +72,10 @@ struct path {
 	struct crowd crowds[CROWDS];
 	size_t n_crowds;
 	pthread_mutex_t lock;
-	char why[CLI_WHY_BYTES]; /* of the first client that failed; under lock */
+	char why[CLI_WHY_BYTES]; /* from the first client that failed; protected by lock */
 };
 
-/* Of the caller's choice, which is measured alone, without jobs one at a time. */
+/* Returns true if the user chose a crowd. It is measured alone, without jobs one at a time. */
 static bool is_one_crowd(const struct flags *flags)
 {
 	return flags->clients.set || flags->out.set;
@@ -139,7 +139,7 @@ static void note(struct measured *m, const kops_job *job, double wall_us)
 	bench_put(m->kernel, sizeof(m->kernel), kops_receipt_op(r, 0)->kernel);
 }
 
-/* The same job again and again, after it was settled. */
+/* Measures the same job, repeated after it was settled. */
 static int measure_repeated(struct path *p, kops_job *job, struct measured *m)
 {
 	double us, all_us = 0;
@@ -219,7 +219,7 @@ static int measure_kind(struct path *p, size_t which)
 
 /* ---- Many at a time ---- */
 
-/* A client with a handle of its own, in a thread of its own. */
+/* A client with its own handle and thread. */
 struct client {
 	struct path *path;
 	pthread_barrier_t *start;
@@ -255,7 +255,7 @@ static int make_jobs(const struct client *c, kops *k, kops_job **jobs)
 	return rc;
 }
 
-/* Always as many out; each is waited for in the order in which they were sent. */
+/* Keeps the number of jobs out constant. Waits for jobs in the order in which they were sent. */
 static int keep_busy(struct client *c, kops_job **jobs)
 {
 	double sent_us[OUT_MAX], start = cli_now_us();
@@ -321,7 +321,7 @@ static int measure_crowd(struct path *p, struct crowd *crowd)
 	}
 	for (unsigned i = 0; i < n && rc == 0; i++)
 		if (pthread_create(&threads[i], NULL, run_client, &clients[i]))
-			abort(); /* others wait for it at the barrier */
+			abort(); /* other threads wait for this one at the barrier */
 	for (unsigned i = 0; i < n && rc == 0; i++) {
 		struct client *c = &clients[i];
 		double p99;

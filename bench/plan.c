@@ -9,11 +9,11 @@
 #define REPS_DEFAULT    20
 #define WARMUP_DEFAULT  5
 #define REPS_MAX        1000000
-#define CPU_TABLE_BYTES (256ull << 20) /* of operands, in tables on the CPU */
+#define CPU_TABLE_BYTES (256ull << 20) /* largest operands in tables on the CPU */
 
 /* ---- what is asked for ---- */
 
-/* The shapes follow once the device is known. */
+/* The shapes are made once the device is known. */
 static int settle_random(struct bench_plan *p)
 {
 	struct cli *cli = p->bench.cli;
@@ -94,7 +94,7 @@ int plan_settle(struct bench_plan *p, const char *argument)
 
 /* ---- what the device makes of it ---- */
 
-/* A table is for every device; its end is not for a CPU. */
+/* Leaves out the end of a table on a CPU. */
 static void cut_table(struct bench_plan *p)
 {
 	size_t n = 0, all = p->shapes.n;
@@ -138,7 +138,7 @@ static void settle_widths(struct bench_plan *p)
 			p->widths.kernel = (int)fmax(p->widths.kernel, (double)strlen(p->kernels.names[i]));
 }
 
-/* By a kernel of the op, such as the vendor's, or by a copy. */
+/* Chooses the peer: a kernel of the op, such as the vendor's, or a copy. */
 static void settle_peer(struct bench_plan *p)
 {
 	const struct bench *b = &p->bench;

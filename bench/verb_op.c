@@ -1,4 +1,6 @@
-/* The kernels of one op: options and help, the same for every op but for what its descriptor says. */
+/*
+ * The command for the kernels of one op. Options and help are the same for every op except for its descriptor.
+ */
 #include <stdio.h>
 
 #include "cases.h"
@@ -64,7 +66,7 @@ static const struct option_row options[] = {
 	"\n"                                                                                                   \
 	"Examples:\n"
 
-#define HELP_BYTES 4096 /* of an op's: the above is the most of it */
+#define HELP_BYTES 4096 /* for an op's help, most of which is the text above */
 
 const struct command *bench_command(const struct operation *op)
 {

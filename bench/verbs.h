@@ -1,4 +1,4 @@
-/* verbs.h: the benchmarks that kops-bench has, and the program that is the list of them. */
+/* verbs.h: the benchmarks of kops-bench, and the program that lists them. */
 #ifndef KOPS_BENCH_VERBS_H
 #define KOPS_BENCH_VERBS_H
 
@@ -10,7 +10,7 @@ const struct program *bench_program(void);
 
 extern const struct command command_ipc, command_path;
 
-/* verb_op.c: the kernels of one op. Once for each. */
+/* Returns the command for an op's kernels (verb_op.c). Call it once for each op. */
 const struct command *bench_command(const struct operation *op);
 
 #endif

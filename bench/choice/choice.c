@@ -22,7 +22,7 @@ struct comparison {
 	struct race_field field;
 	struct result *results;
 	size_t n;
-	struct samples losses; /* percent, of what was measured */
+	struct samples losses; /* percent, for shapes that were measured */
 	size_t much;
 	const struct result *worst;
 };
@@ -88,10 +88,10 @@ static void report(const struct comparison *c, const struct result *result)
 			csv_row(&c->plan->table.head, result, i);
 	else if (!flags->json)
 		text_row(c, result);
-	fflush(stdout); /* the next one may take a while; cli_flush() looks for errors */
+	fflush(stdout); /* the next one may take a while; cli_flush() checks for errors */
 }
 
-/* ---- The sum of it ---- */
+/* ---- The summary ---- */
 
 static void count(struct comparison *c, const struct result *result)
 {
@@ -104,7 +104,7 @@ static void count(struct comparison *c, const struct result *result)
 		c->worst = result;
 }
 
-/* Where stdout holds CSV, on stderr. */
+/* Goes to stderr if stdout holds CSV. */
 static void summarise(struct comparison *c)
 {
 	FILE *out = c->plan->bench.cli->flags.csv ? stderr : stdout;

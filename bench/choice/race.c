@@ -5,9 +5,9 @@
 
 #include "measure.h"
 
-#define NEAR     1.5  /* times the fastest, at the first look */
-#define HOPELESS 20.0 /* times the fastest, */
-#define LONG_US  1e3  /* and a launch of this */
+#define NEAR     1.5  /* times the fastest at the first look; such kernels are measured with care */
+#define HOPELESS 20.0 /* times the fastest; such kernels are left out */
+#define LONG_US  1e3  /* if a launch takes so long */
 
 struct racing {
 	struct bench *b;
@@ -33,7 +33,7 @@ double race_loss_percent(const struct race *race)
 	return 100 * (race->rows[0].median_us / race->rows[race->best].median_us - 1);
 }
 
-/* ---- The first look: a few launches, without warming up but for the first of all ---- */
+/* ---- The first look: a few launches, with a warm-up only for the first of all ---- */
 
 static int look(struct racing *r, const char *kernel, bool check, uint64_t warmup_for_it,
                 struct bench_row *ret_row)
@@ -75,14 +75,16 @@ static void note_slowness(struct racing *r, size_t kernel, const struct bench_ro
 	}
 }
 
-/* Where kopsd has none but kernels of larger errors, they are all rivals. */
+/* If kopsd has only kernels of larger errors, all of them are rivals. */
 static bool is_rival(const struct race *race, const struct bench_row *row)
 {
 	return !row->larger_errors || race->rows[0].larger_errors;
 }
 
-/* It goes over all sets: small ones stay in the cache, and the first kernel would bring them there for the
- * others. */
+/*
+ * Looks at kopsd's choice over all sets: small sets stay in the cache, and the first kernel would load them for
+ * the others.
+ */
 static int look_at_choice(struct racing *r, bool check)
 {
 	struct race *race = &r->race;
@@ -106,7 +108,7 @@ static int look_at_others(struct racing *r, bool check)
 	struct race *race = &r->race;
 
 	race->alone = true;
-	/* They stand from the slowest to the fastest. */
+	/* kernels are sorted from slowest to fastest */
 	for (size_t i = kernels->n; i-- > 0 && race->n > 0;) {
 		struct bench_row *row = &race->rows[race->n];
 		if (strcmp(kernels->names[i], race->rows[0].kernel) == 0 || is_hopeless(r, i))
@@ -158,7 +160,7 @@ static int measure_near(struct racing *r, uint64_t reps)
 
 	for (size_t i = 0; i < r->race.n; i++)
 		near += is_near(r, i);
-	/* Where all others are far away the first look has told it. */
+	/* If all others are far slower, the first look has decided. */
 	for (size_t i = 0; rc == 0 && near > 1 && i < r->race.n; i++)
 		if (is_near(r, i))
 			rc = measure_again(r, &r->race.rows[i], reps);

@@ -1,4 +1,7 @@
-/* c_call.c: the product that with_python.py times from Python; it loads this. The connection is its own. */
+/*
+ * c_call.c: the product that with_python.py times from Python, which loads this file. It has its own
+ * connection.
+ */
 #include <time.h>
 
 #include "kops.h"
@@ -28,7 +31,7 @@ static kops_view whole(kops_buffer *buffer)
 /* Returns 0 or a negative KOPS_E_*, as c_call_times() does. */
 int c_call_open(void)
 {
-	kops_buffer *matrices[3]; /* each in a buffer of its own, as arrays of Python are */
+	kops_buffer *matrices[3]; /* each in its own buffer, as Python's arrays are */
 	int rc = kops_open(&k, NULL, NULL, 0);
 
 	for (unsigned i = 0; i < 3 && rc == 0; i++)
@@ -45,7 +48,7 @@ int c_call_open(void)
 	                     KOPS_PRECISION_F32, NULL);
 }
 
-/* The same job n times; ret_us has what each took. */
+/* Runs the same job n times; ret_us gets the time of each. */
 int c_call_times(double *ret_us, int n)
 {
 	int rc = 0;

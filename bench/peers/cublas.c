@@ -1,6 +1,6 @@
 /*
- * cublas_peer: what a program pays that calls cuBLAS itself, for comparison with kopsd in the same run. Pinned
- * host memory, plain copies, everything warm, random operands. It spins while it waits.
+ * cublas_peer: measures a program that calls cuBLAS itself, for comparison with kopsd in the same run. It uses
+ * pinned host memory, plain copies and random operands, with everything warm, and spins while it waits.
  *
  *     cublas_peer MxNxK[:PRODUCTS]...
  *
@@ -9,8 +9,8 @@
  *
  *     cublas_peer --processes COUNT OUT[,OUT...] MxNxK
  *
- * prints what COUNT processes, each with a context of its own, get done together host to host, for each OUT:
- * products that each process has out at a time, on a stream each. per_second of all, p50_us of all,
+ * prints what COUNT processes complete together host to host, each with its own context. OUT is the number of
+ * products that each process has out at a time, on a stream each. per_second and p50_us are of all processes,
  * worst_p99_us of any.
  */
 #include <cublas_v2.h>
@@ -29,7 +29,7 @@
 #define WARMUP          5
 #define REPS            50
 #define REPS_MIN        5
-#define REPS_US         3e5 /* after which long ones have been repeated enough */
+#define REPS_US         3e5 /* time after which long products are not repeated */
 
 #define CHECK(call)                                                                                            \
 	do {                                                                                                   \
@@ -42,17 +42,17 @@
 
 struct problem {
 	int m, n, k;
-	int products; /* in a row, of the resident figures */
+	int products; /* number of products in a row, for the resident figures */
 	float *host[3], *device[3];
 	size_t bytes[3];
 	cudaStream_t stream;
-	void *workspace; /* of its own, else cuBLAS is not recorded */
+	void *workspace; /* each has its own; otherwise cuBLAS cannot be recorded */
 	cudaGraphExec_t graph;
 };
 
 static struct {
 	cublasHandle_t handle;
-	const struct problem *at; /* whose stream and workspace it has */
+	const struct problem *at; /* the problem whose stream and workspace the handle uses */
 } blas;
 
 static double now_us(void)
@@ -70,7 +70,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* From [-0.5, 0.5), by xorshift. */
+/* Fills with numbers from [-0.5, 0.5), by xorshift. */
 static void fill(float *values, size_t n)
 {
 	uint32_t state = 2463534242u;
@@ -114,7 +114,7 @@ static void tear_down(struct problem *p)
 	}
 }
 
-/* Row-major C = A·B as cuBLAS's column-major Cᵀ = Bᵀ·Aᵀ. */
+/* Computes row-major C = A·B as cuBLAS's column-major Cᵀ = Bᵀ·Aᵀ. */
 static void multiply(struct problem *p)
 {
 	const float one = 1.0f, zero = 0.0f;
@@ -203,14 +203,14 @@ struct times {
 	double us[SAMPLES_MAX];
 };
 
-/* Shared by all of them. */
+/* Memory that all processes share. */
 struct side_by_side {
 	int ready, failed;
 	int out[RATES_MAX], rates;
 	struct times of[RATES_MAX][PROCESSES_MAX];
 };
 
-/* Products are waited for in the order in which they were sent. */
+/* Waits for products in the order in which they were sent. */
 static void keep_busy(struct problem *slots, int out, double us, struct times *times)
 {
 	double sent_us[OUT_MAX], end = now_us() + us;
@@ -283,14 +283,14 @@ static int print_rate(struct side_by_side *all, int count, int r)
 	return 0;
 }
 
-/* Forked before any of them has seen CUDA. */
+/* Forks before any process has used CUDA. */
 static int run_processes(struct side_by_side *all, int count, const struct problem *shape)
 {
 	int status, rc = 0;
 
 	for (int i = 0; i < count; i++)
 		if (fork() == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody would wait for it */
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody would wait for the child */
 			run_beside(all, i, count, shape);
 			_exit(0);
 		}
@@ -306,7 +306,7 @@ static int run_processes(struct side_by_side *all, int count, const struct probl
 	return rc;
 }
 
-/* ---- What is asked for ---- */
+/* ---- Arguments ---- */
 
 static int read_shape(const char *text, struct problem *p)
 {

@@ -13,12 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHAINS      12         /* and two registers for the factor and what is added: AVX2 has 16 */
-#define STEPS       (1u << 20) /* even: every value is then what it was */
+#define CHAINS      12         /* with registers for the factor and the addend they fit AVX2's 16 */
+#define STEPS       (1u << 20) /* even, so that every value returns to its start */
 #define RUNS        30
 #define THREADS_MAX 1024
 
-/* Returns the sum of all values, so that the compiler may leave out none of them. */
+/* Returns the sum of all values, so that the compiler cannot leave any out. */
 #define DEFINE_ITERATE(name, type, bytes, target)                                                              \
 	typedef type name##_vector __attribute__((vector_size(bytes)));                                        \
 	target static double name(double first, double factor, double added)                                   \
@@ -54,7 +54,7 @@ struct vectors {
 	unsigned elements;
 };
 
-/* The widest that this processor has. */
+/* Returns the widest vectors of this processor. */
 static struct vectors widest(bool is_f64)
 {
 #ifdef __x86_64__
@@ -92,7 +92,7 @@ static double now_ns(void)
 	return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* ns of the shortest run of n threads beside this one, which only looks at the clock. */
+/* Returns the ns of the shortest run of n threads beside this one, which only watches the clock. */
 static double best_ns(const struct work *work, unsigned n, double want)
 {
 	static struct work all[THREADS_MAX];

@@ -22,7 +22,7 @@ static double now_us(void)
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
 }
 
-/* n floats from [-1, 1), never zeros; NULL without memory. */
+/* Returns n floats from [-1, 1), none of them zero; NULL if out of memory. */
 static float *make_matrix(size_t n, uint64_t state)
 {
 	float *data = malloc(n * sizeof(*data));
@@ -65,7 +65,7 @@ static void report(int m, int n, int k, int reps, const double *us)
 	       2e-3 * m * n * k / median);
 }
 
-/* A number from 1 to 100000, or 0. */
+/* Returns a number from 1 to 100000, or 0. */
 static int read_number(const char *text)
 {
 	char *end;

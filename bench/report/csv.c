@@ -7,7 +7,7 @@
 
 enum kind { TEXT, COUNT, REAL, FLAG, MODE, FIGURE };
 
-/* A member of the head or of the row, or a figure that follows from both. */
+/* A member of the head or of the row, or a figure derived from both. */
 struct column {
 	const char *name;
 	enum kind kind;
@@ -90,7 +90,7 @@ void bench_csv_text(FILE *out, const char *text)
 	fputc('"', out);
 }
 
-/* The fewest digits that give the same number again. */
+/* Writes the fewest digits that read back as the same number. */
 static void put_real(FILE *out, double value)
 {
 	char text[40];

@@ -8,7 +8,7 @@
 
 #define NONE "–"
 
-/* Three significant digits, without an exponent. */
+/* Formats three significant digits, without an exponent. */
 static struct show_text figure(double value)
 {
 	struct show_text t = {NONE};
@@ -50,7 +50,7 @@ static void name_columns(FILE *out, const struct bench_head *head, const struct 
 	        "% peer", "max error", "of bound");
 }
 
-/* A rate in 1e9 a second as show_flops() and show_rate() take it. */
+/* Passes a rate in 1e9 per second to show_flops() and show_rate(). */
 #define GIGA(rate) (rate) * 1e9, 1e6
 
 static void ceilings(FILE *out, const struct bench_head *head)
@@ -152,7 +152,7 @@ void bench_report_json(struct json *json, const struct bench_table *table)
 	json_text(json, "device", head->device);
 	json_text(json, "description", head->description);
 	json_count(json, "seed", head->seed);
-	json_text(json, "unit", head->counts_flops ? "GFLOP/s" : "GB/s"); /* of "ceiling" in rows */
+	json_text(json, "unit", head->counts_flops ? "GFLOP/s" : "GB/s"); /* unit of "ceiling" in rows */
 	json_object(json, "ceilings");
 	json_real(json, "fma_gflops_per_s", head->fma_gflops);
 	json_real(json, "memory_gbytes_per_s", head->memory_gbytes);

@@ -1,8 +1,8 @@
 /*
- * table.h: what a run of `kops-bench OP` found: one head, one row per shape, kernel and mode, and the figures
- * that follow from them. Text, JSON and CSV all come from it.
+ * table.h: the results of `kops-bench OP`: one head, one row per shape, kernel and mode, and derived figures.
+ * Text, JSON and CSV are all written from it.
  *
- * A real number that is not known (a row that refused, a ceiling that was not measured) is NaN.
+ * An unknown real number (a row that refused, a ceiling that was not measured) is NaN.
  */
 #ifndef KOPS_BENCH_REPORT_TABLE_H
 #define KOPS_BENCH_REPORT_TABLE_H
@@ -16,16 +16,19 @@
 /* Where a kernel finds its operands. */
 enum bench_mode {
 	BENCH_COLD, /* in the device's memory, and in none of its caches */
-	BENCH_WARM, /* in its cache, from the run before */
+	BENCH_WARM, /* in the device's cache, from the run before */
 	BENCH_HOST, /* in SHARED memory; times are wall times */
 	BENCH_MODES,
 };
 
 struct bench_head {
 	char op[16], dtype[8], precision[8], device[32], description[160];
-	bool counts_flops;          /* the op is judged by its FLOPs; others are by their bytes */
-	uint64_t seed, cache_bytes; /* of the device; 0: not known */
-	/* Ceilings: the FMA rate as given, the others by the device's own copy and add in the same run. */
+	bool counts_flops;          /* the op is judged by FLOPs; otherwise by bytes */
+	uint64_t seed, cache_bytes; /* cache_bytes: of the device; 0: unknown */
+	/*
+	 * Ceilings: the FMA rate is given; the others are measured by the device's own copy and add in the same
+	 * run.
+	 */
 	double fma_gflops, memory_gbytes, cache_gbytes;
 };
 
@@ -33,17 +36,17 @@ struct bench_row {
 	char shape[64], kernel[64];
 	enum bench_mode mode;
 	uint64_t sets, launches, samples; /* launches per sample, over the sets in turn */
-	double flops, bytes;              /* of one launch, counted from the shapes */
-	uint64_t footprint_bytes;         /* of one set of operands */
+	double flops, bytes;              /* per launch, counted from the shapes */
+	uint64_t footprint_bytes;         /* bytes of one set of operands */
 	double min_us, median_us, max_us; /* per launch */
 	char peer[64];
 	double peer_us;                   /* the peer's median; "" and NaN: no peer */
 	double max_error, error_to_bound; /* NaN: not checked */
 	bool wrong;
-	bool tensor_cores;  /* then the FMA rate is no bound */
-	bool larger_errors; /* than the precision allows, perhaps: `auto` may not take it */
-	char note[256];     /* why it refused, and other things worth a word */
-	/* In JSON only. */
+	bool tensor_cores;  /* the FMA rate is no ceiling */
+	bool larger_errors; /* perhaps larger than the precision allows: `auto` may not take it */
+	char note[256];     /* why it refused, and other remarks */
+	/* Only in JSON. */
 	char why[128], passed_over[512];
 	double upload_us, compute_us, download_us; /* medians of receipts, host to host */
 };
@@ -54,32 +57,32 @@ struct bench_table {
 	size_t n, room;
 };
 
-/* "cold", "warm" or "host". */
+/* Returns "cold", "warm" or "host". */
 const char *bench_mode_name(enum bench_mode mode);
 
-/* Copies as many whole characters as there is room for. */
+/* Copies as many whole characters as fit. */
 void bench_put(char *to, size_t room, const char *from);
 
-/* A head and a row in which nothing is known. */
+/* Return a head and a row without any figures. */
 struct bench_head bench_head_blank(void);
 struct bench_row bench_row_blank(void);
 
-/* Keeps a copy. 0 or KOPS_E_NOMEM. Free all with bench_table_free(), allowed on a zeroed table. */
+/* Keeps a copy. Returns 0 or KOPS_E_NOMEM. Free with bench_table_free(), which also accepts zeros. */
 int bench_table_add(struct bench_table *table, const struct bench_row *row);
 void bench_table_free(struct bench_table *table);
 
 bool bench_row_measured(const struct bench_row *row);
 
-/* At the median. NaN where not measured. */
+/* Return rates at the median. NaN if not measured. */
 double bench_row_gflops(const struct bench_head *head, const struct bench_row *row);
 double bench_row_gbytes(const struct bench_head *head, const struct bench_row *row);
-/* The one of the two that the op is judged by. */
+/* Returns the rate that the op is judged by. */
 double bench_row_speed(const struct bench_head *head, const struct bench_row *row);
 
 /*
- * The most that the device allows the row, in the unit of bench_row_speed(): for bytes the memory rate, for
- * FLOPs the lower of the FMA rate and what the memory rate can feed. In a warm row it is the cache's rate
- * instead. NaN where the ceilings are not known, as for products on tensor cores.
+ * Returns the most that the device allows the row, in the unit of bench_row_speed(). For bytes this is the
+ * memory rate. For FLOPs it is the lower of the FMA rate and what the memory rate can feed. Warm rows use the
+ * cache's rate instead. NaN if the ceilings are unknown, as for products on tensor cores.
  */
 double bench_row_ceiling(const struct bench_head *head, const struct bench_row *row);
 double bench_row_ceiling_percent(const struct bench_head *head, const struct bench_row *row);
