@@ -1,4 +1,6 @@
-/* as_protobuf_c.h: whether message_unpack() gave what protobuf-c makes of the same bytes, unknown fields apart.
+/*
+ * as_protobuf_c.h: compares messages of message_unpack() with protobuf-c's of the same bytes, except for
+ * unknown fields.
  */
 #ifndef KOPS_TESTS_AS_PROTOBUF_C_H
 #define KOPS_TESTS_AS_PROTOBUF_C_H
@@ -7,7 +9,10 @@
 
 #include "message.h"
 
-/* As bytes again, both are the same. They may be longer than a datagram: a cut-off enum packs as ten bytes. */
+/*
+ * Compares both messages packed again. Packed bytes may be longer than a datagram: a cut-off enum takes ten
+ * bytes.
+ */
 static inline bool is_as_protobuf_c(const ProtobufCMessage *ours, const uint8_t *data, size_t len)
 {
 	static uint8_t out[2][2 * MESSAGE_BYTES_MAX];

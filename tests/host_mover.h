@@ -1,4 +1,4 @@
-/* host_mover.h: how operands get to and from a device whose memory is this process's, one element at a time. */
+/* host_mover.h: copies operands to and from a device whose memory is this process's, one element at a time. */
 #ifndef KOPS_TESTS_HOST_MOVER_H
 #define KOPS_TESTS_HOST_MOVER_H
 
@@ -6,7 +6,7 @@
 
 #include "plan/stage.h"
 
-/* Of element i of the image, in host memory. */
+/* Returns the offset of element i of the image in host memory. */
 static inline uint64_t host_offset(const struct layout *l, uint64_t i)
 {
 	uint64_t at = 0;

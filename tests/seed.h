@@ -1,8 +1,8 @@
 /*
- * seed.h: where tests get their random numbers from.
+ * seed.h: seeds of tests' random numbers.
  *
  * A test that runs by default uses one fixed seed, so it gives the same answer every time. KOPS_TEST_SEED names
- * another seed, or "random" for a new one in each run; tests print the seed, so that a failure can be repeated.
+ * another seed, or "random" for a new one in each run. Tests print the seed, so that a failure can be repeated.
  */
 #ifndef KOPS_TESTS_SEED_H
 #define KOPS_TESTS_SEED_H
@@ -14,7 +14,7 @@
 
 #define SEED_DEFAULT 1
 
-/* A number, or "random". */
+/* Reads a number or "random". */
 static inline uint64_t seed_parse(const char *text)
 {
 	struct timespec now;

@@ -1,4 +1,4 @@
-/* bench without a daemon: shapes, tables and kernels as asked for, figures, CSV. */
+/* Tests kops-bench without a daemon: requested shapes, tables and kernels, figures, CSV. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static void assert_says(const char *why, const char *what)
 		fail_msg("\"%s\" does not say \"%s\"", why, what);
 }
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
 static void shapes_are_read(void **state)
 {
@@ -62,7 +62,7 @@ static void random_shapes_are_of_no_special_size(void **state)
 			if (op == 0 && i % 2)
 				assert_int_equal(s.list[i].extents[0] % 16, 0);
 			if (op == 0)
-				small += s.list[i].extents[0] < 512; /* half of the span, as logarithms go */
+				small += s.list[i].extents[0] < 512; /* half of the range, on a log scale */
 		}
 		assert_true(op > 0 || (small > 60 && small < 140));
 		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 5 + op, &again);
@@ -181,7 +181,7 @@ static void kernels_are_found_by_name(void **state)
 	assert_null(bench_kernel_find(&info, "cpu", "gemm", "tile"));
 }
 
-/* ---- what was found ---- */
+/* ---- results ---- */
 
 static struct bench_head some_head(const char *op)
 {
@@ -226,7 +226,7 @@ static void the_ceiling_is_what_the_device_allows(void **state)
 	assert_float_equal(bench_row_ceiling(&gemm, &row), 60000, 1e-6);
 	assert_float_equal(bench_row_speed(&gemm, &row), 10000, 1e-6);
 	assert_float_equal(bench_row_ceiling_percent(&gemm, &row), 100.0 / 6, 1e-6);
-	row.flops = 1e8; /* 3 FLOP per byte: now the memory is, and the cache where it is warm. */
+	row.flops = 1e8; /* 3 FLOP per byte: now memory is the ceiling, and the cache if it is warm. */
 	assert_float_equal(bench_row_ceiling(&gemm, &row), 12000, 1e-6);
 	assert_float_equal(bench_row_ceiling(&add, &row), 4000, 1e-6);
 	assert_float_equal(bench_row_speed(&add, &row), 1000.0 / 3, 1e-6);
@@ -248,7 +248,7 @@ static void the_ceiling_is_what_the_device_allows(void **state)
 	assert_true(isnan(bench_row_speed(&add, &row)));
 }
 
-/* The table as CSV; free it. */
+/* Returns the table as CSV, to be freed. */
 static char *to_csv(const struct bench_table *table)
 {
 	static char *text;
@@ -285,7 +285,7 @@ static void make_table(struct bench_table *table, const char *op)
 	}
 }
 
-/* Of line `index`, without its newline; free it. */
+/* Returns line `index` without its newline, to be freed. */
 static char *line_of(const char *text, size_t index)
 {
 	for (; index > 0; index--)

@@ -1,7 +1,7 @@
 /*
- * A program that computes products while it goes to another folder, closes all descriptors but the standard
- * ones, opens pipes of its own under the numbers, and forks. Prints "right" if every product is, and nothing
- * was written to its pipes.
+ * A program that computes products while it changes its folder, closes all descriptors but the standard ones,
+ * opens pipes under the freed numbers, and forks. Prints "right" if every product is right and nothing was
+ * written to its pipes.
  */
 #include <cblas.h>
 #include <errno.h>
@@ -16,7 +16,7 @@ enum { N = 64, PIPES = 16 };
 
 static double a[N * N], c[N * N];
 
-/* Of small integers: exact. */
+/* Multiplies matrices of small integers, so results are exact. */
 static bool multiply(int seed)
 {
 	for (int i = 0; i < N * N; i++) {
@@ -35,7 +35,7 @@ static bool multiply(int seed)
 	return true;
 }
 
-/* Their reading ends. */
+/* Returns their reading ends. */
 static bool open_pipes(int ret_ends[PIPES])
 {
 	for (int i = 0; i < PIPES; i++) {
@@ -70,7 +70,7 @@ static bool in_a_child(bool reuse)
 	int status = -1;
 	pid_t child = fork();
 	if (child == 0)
-		exit(close_and_multiply(20, reuse) ? 0 : 1); /* and the library says what it did */
+		exit(close_and_multiply(20, reuse) ? 0 : 1); /* the library reports what it did */
 	return waitpid(child, &status, 0) == child && status == 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * fake_blas.c: a BLAS that computes nothing and says which integers it was given. INTEGER is how wide it takes
- * them to be; the file's name says otherwise.
+ * fake_blas.c: a BLAS that computes nothing and records the integers that it gets. INTEGER is the width that it
+ * expects; the file's name says otherwise.
  */
 #include <fenv.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static void see(INTEGER m, INTEGER n, INTEGER lda)
 	seen[2] = lda;
 }
 
-/* Raises a flag, which callers of products must not see. */
+/* Raises a flag that callers of products must not see. */
 int64_t idamax_(const INTEGER *n, const double *x, const INTEGER *step)
 {
 	feraiseexcept(FE_INVALID);

@@ -1,19 +1,19 @@
 /*
- * routines.c: the BLAS library as a program that is linked with it sees it.
+ * routines.c: a program linked with the BLAS library.
  *
  *     routines calls N     random calls of each routine against sums in long double
  *     routines large N     likewise with matrices of many MiB, also in a child
- *     routines invalid     what is wrong or empty is the next BLAS's, which prints its errors
+ *     routines invalid     wrong and empty calls go to the next BLAS, which prints its errors
  *     routines threads     products of many threads
  *     routines fork        products of a parent and its children
  *     routines flags       exact products, which raise no floating-point flags
- *     routines jumps       calls that a signal's handler leaves by longjmp()
+ *     routines jumps       calls that a signal handler leaves by longjmp()
  *     routines cancel      calls of threads that are cancelled
  *     routines loop        products until standard input ends
  *     routines loop-large  likewise with matrices of many MiB
  *
- * `jumps` and `cancel` print a dot and wait for a byte: kopsd is to be stopped then, and at the next dot to go
- * on. Prints what is wrong; exit status 0: nothing.
+ * `jumps` and `cancel` print a dot and wait for a byte: the caller then stops kopsd, and continues it at the
+ * next dot. Prints what is wrong; exit status 0 means nothing is.
  */
 #include <fenv.h>
 #include <float.h>
@@ -78,7 +78,7 @@ static _Atomic int wrong;
 		}                                                                                              \
 	while (0)
 
-/* ---- Random numbers, one sequence a thread ---- */
+/* ---- Random numbers, one sequence per thread ---- */
 
 static _Thread_local uint64_t state = 1;
 
@@ -102,7 +102,7 @@ static double factor(void)
 	return i < 3 ? common[i] : below(64) / 16.0 - 2;
 }
 
-/* ---- Matrices: whatever lies between the rows or columns must stay ---- */
+/* ---- Matrices: bytes between the rows or columns must stay ---- */
 
 struct matrix {
 	bool f64, by_rows;
@@ -138,7 +138,7 @@ static size_t bytes(const struct matrix *m)
 	return elements(m) * (m->f64 ? sizeof(double) : sizeof(float));
 }
 
-/* Everything is NaN but its elements, and those too if `empty`. */
+/* Fills everything but the elements with NaN, and with `empty` the elements too. */
 static struct matrix make(bool f64, bool by_rows, int rows, int cols, bool empty)
 {
 	struct matrix m = {f64, by_rows, rows, cols, (by_rows ? cols : rows) + below(3) * below(9), NULL, NULL};
@@ -157,7 +157,7 @@ static struct matrix make(bool f64, bool by_rows, int rows, int cols, bool empty
 	return m;
 }
 
-/* Of the same extents, with other elements. */
+/* Makes a matrix of the same extents with other elements. */
 static struct matrix make_like(const struct matrix *m, bool empty)
 {
 	struct matrix like = *m;
@@ -184,7 +184,7 @@ static bool is_stored(int uplo, int i, int j)
 	return uplo == UPPER ? i <= j : i >= j;
 }
 
-/* What BLAS must not read of a symmetric matrix. */
+/* Poisons what BLAS must not read of a symmetric matrix. */
 static void poison_other_triangle(struct matrix *m, int uplo)
 {
 	for (int i = 0; i < m->rows; i++)
@@ -240,7 +240,7 @@ static void compare_element(const struct call *call, int i, int j)
 	wrong++;
 }
 
-/* Elements of c, of large products a part, and all that are nobody's business. */
+/* Compares the elements of c (a part of them for large products) and all bytes that must stay. */
 static void compare(const struct call *call)
 {
 	const struct matrix *c = &call->c;
@@ -326,7 +326,7 @@ static struct matrix make_operand(const struct call *p, int trans, int rows, int
 	                         : make(p->f64, by_rows, cols, rows, false);
 }
 
-/* The matrices of a call whose extents and letters are set. */
+/* Makes the matrices of a call whose extents and letters are set. */
 static void make_matrices(struct call *p)
 {
 	p->a = make_operand(p, p->trans_a, p->m, p->k);
@@ -376,7 +376,7 @@ static void run_call(const char *routine, int largest)
 	run_call_of(routine, 1 + below(largest), 1 + below(largest), 1 + below(largest));
 }
 
-/* Of so many elements of c that it goes by blocks of columns or rows, and by several threads. */
+/* Makes c so large that products go by blocks of columns or rows, and several threads copy. */
 static void large_products(int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -475,7 +475,7 @@ static void run_batch(void)
 	}
 }
 
-/* ---- Triangular ones: b = alpha * op(a) * b, or b * op(a); or by op(a)'s inverse ---- */
+/* ---- Triangular calls: b = alpha * op(a) * b, or b * op(a); or by op(a)'s inverse ---- */
 
 struct triangular {
 	bool solve, f64, fortran;
@@ -503,7 +503,7 @@ struct triangular {
 CALL_TRIANGULAR(s, float)
 CALL_TRIANGULAR(d, double)
 
-/* Solutions must not grow with the order, and what is not stored must not be read. */
+/* Keeps solutions from growing with the order, and poisons elements that are not stored. */
 static void make_triangle(struct triangular *t)
 {
 	int order = t->side == LEFT ? t->m : t->n;
@@ -520,7 +520,7 @@ static void make_triangle(struct triangular *t)
 		}
 }
 
-/* Of op(a). */
+/* Returns an element of op(a). */
 static long double triangle_element(const struct triangular *t, int i, int j)
 {
 	if (i == j && t->diag == UNIT)
@@ -529,7 +529,10 @@ static long double triangle_element(const struct triangular *t, int i, int j)
 	return is_stored(t->uplo, row, col) ? element(&t->a, t->a.data, place(&t->a, row, col)) : 0;
 }
 
-/* op(a) times b as `data` has it, or b times op(a), at (i, j); *ret_scale: the same of absolute values. */
+/*
+ * Returns element (i, j) of op(a) times b as in `data`, or of b times op(a). *ret_scale: the same with absolute
+ * values.
+ */
 static long double times_triangle(const struct triangular *t, const void *data, int i, int j,
                                   long double *ret_scale)
 {
@@ -616,7 +619,7 @@ static void calls(int n)
 	}
 }
 
-/* ---- What is the next BLAS's ---- */
+/* ---- Calls for the next BLAS ---- */
 
 static void invalid_calls(void)
 {
@@ -671,7 +674,7 @@ static void threads(void)
 		pthread_join(ids[i], NULL);
 }
 
-/* The child's products stand between the parent's. */
+/* Runs products of the child between the parent's. */
 static void fork_between(void (*run)(int n), int before, int in_child, int after)
 {
 	run(before);
@@ -686,7 +689,7 @@ static void fork_between(void (*run)(int n), int before, int in_child, int after
 	EXPECT(status == 0);
 }
 
-/* A detector of races knows the parent's threads in the child, and takes the child's for them. */
+/* A race detector takes the parent's threads in the child for the child's. */
 #ifdef __SANITIZE_THREAD__
 static const bool threads_after_fork = false;
 #else
@@ -707,13 +710,13 @@ static void forks(void)
 		fork_between(products, 2, 3, 2);
 }
 
-/* ---- What a caller must not notice ---- */
+/* ---- Side effects that a caller must not notice ---- */
 
 #define SIDE 64
 
 static double square_a[SIDE * SIDE], square_b[SIDE * SIDE];
 
-/* With small whole numbers products are exact. */
+/* Fills with small integers, so that products are exact. */
 static void fill_squares(void)
 {
 	for (int i = 0; i < SIDE * SIDE; i++)
@@ -761,7 +764,7 @@ static void leave(int signal)
 	siglongjmp(outside, 1);
 }
 
-/* At this depth of the stack, with room that others write to. */
+/* Multiplies at this depth of the stack, above room that others overwrite. */
 static __attribute__((noinline)) int multiply_below(int depth)
 {
 	volatile char room[512];
@@ -818,7 +821,7 @@ static void cancel(void)
 			exit(2);
 	while (inside < 4)
 		usleep(1000);
-	usleep(100000); /* to where they wait for kopsd */
+	usleep(100000); /* so that they wait for kopsd */
 	for (int i = 0; i < 4; i++)
 		pthread_cancel(ids[i]);
 	next_act();
@@ -830,7 +833,7 @@ static void cancel(void)
 	threads();
 }
 
-/* A line of dots says that it is alive. */
+/* Prints a line of dots to show that it is alive. */
 static void loop(void (*run)(int n))
 {
 	struct pollfd input = {.fd = 0, .events = POLLIN};

@@ -1,7 +1,6 @@
 /*
- * simulated_hanging_close.c: preloaded into kopsd, hangs in close() of a file that is called "never-closing"
- * while the file that KOPS_TEST_HANG names is there. As in a file system that does not answer, no signal ends
- * the wait.
+ * simulated_hanging_close.c: preloaded into kopsd, hangs in close() of a file named "never-closing" while the
+ * file that KOPS_TEST_HANG names exists. As in a file system that does not answer, no signal ends the wait.
  */
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 /*
- * fuzz_learned.c: libFuzzer target. Any bytes, taken as the daemon takes the file of what jobs showed: a table,
- * none or a sentence. What was taken is written and read again, and is the same then.
+ * fuzz_learned.c: libFuzzer target. Reads any bytes as the daemon reads the file of what jobs showed: it makes
+ * a table, or none, or a sentence. An accepted table is written and read again, and must be the same then.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static unsigned no_rivals(const struct planner *planner, const struct op_args *a
 
 static const struct learned_owner owner = {kernels_of, no_rivals, NULL};
 
-/* log.c stays out of it. */
+/* Replaces log.c. */
 void log_line(int level, const char *format, ...);
 void log_line(int level, const char *format, ...)
 {

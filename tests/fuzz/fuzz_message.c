@@ -1,7 +1,7 @@
 /*
- * fuzz_message.c: libFuzzer target. Any bytes, taken as the daemon takes a Request and as libkops takes a
- * Reply: an answer or a phrase, and what was accepted packs again to bytes that are accepted too. What the
- * daemon accepts is as protobuf-c has it, and in steps it accepts the same.
+ * fuzz_message.c: libFuzzer target. Reads any bytes as the daemon reads a Request and as libkops reads a Reply.
+ * It gets a message or a phrase, and an accepted message packs to bytes that are accepted too. What the daemon
+ * accepts must match protobuf-c, and must be accepted in steps too.
  */
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /*
- * make_corpus.c: writes one file per kind of real message into a folder, for the fuzzer to start from.
+ * make_corpus.c: writes one file for each kind of real message into a folder, for the fuzzer to start from.
  * Usage: make_corpus FOLDER
  */
 #include <stdio.h>

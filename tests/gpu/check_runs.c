@@ -1,21 +1,21 @@
 /*
- * check_runs: random jobs through a module, that of CUDA or another, against the ops' references.
+ * check_runs: compares random jobs through a module, CUDA's or another, with the ops' references.
  *
  *     check_runs --module PATH [--seed N|random] [--cases N] [--brief] [--refused] [--fault]
  *
- * A case is a chain of ops over four buffers (two pinned, one pageable, one RESIDENT), spread over a few
- * runs of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. After it
- * every byte of the buffers is compared: written elements within the tolerance of their type, the others
- * exactly.
- * Kernels whose blocks wait for each other have to end where they do not all find room. A job that finds the
- * device full has to fail and to succeed later. Nothing may wake up while there is nothing to do.
+ * A case is a chain of ops over four buffers (two pinned, one pageable, one RESIDENT), spread over a few runs
+ * of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. Afterwards every
+ * byte of the buffers is compared: written elements within the tolerance of their type, the others exactly.
  *
- * --brief     without that, and without runs of a second and more: for sanitizers, which have threads of their
- *             own and take minutes for such runs
- * --refused   the cases alone, with a module whose device takes no graphs
- * --fault     what a broken context looks like, last
+ * Kernels whose blocks wait for each other must end even if not all blocks find room. A job that finds the
+ * device full must fail, and succeed later. Nothing may wake up while there is nothing to do.
  *
- * Prints its seed. Exit status 0 only if all is right, 77 where there is no GPU.
+ * --brief     skips these, and runs of a second or more: for sanitizers, whose threads wake up, and which take
+ *             minutes for such runs
+ * --refused   runs only the cases, with a module whose device takes no graphs
+ * --fault     finally breaks the context
+ *
+ * Prints its seed. Exit status 0 only if all is right, 77 if there is no GPU.
  */
 #include "check_runs.h"
 
@@ -214,7 +214,7 @@ static void check_special(struct bench *t, bool brief)
 	check_together(t);
 	for (unsigned b = 0; b < BUFFERS; b++)
 		check_timed(t, b);
-	if (has_hopper(t)) { /* others have no such kernels */
+	if (has_hopper(t)) { /* other GPUs have no such kernels */
 		check_crowded(t);
 		check_data_in_graph(t);
 	}

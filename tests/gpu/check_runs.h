@@ -17,11 +17,11 @@
 
 enum { BUFFERS = 4, RESIDENT = 3 };
 #define BUFFER_BYTES (192u << 10)
-#define WAIT_NS      20000000000ull /* for a run */
+#define WAIT_NS      20000000000ull /* longest wait for a run */
 
 struct buffer {
 	struct memory memory;
-	unsigned char *expected, *written; /* written: one byte per byte of the buffer */
+	unsigned char *expected, *written; /* written: a flag for each byte of the buffer */
 	unsigned char *content;            /* a RESIDENT buffer's bytes as read back, else memory.host */
 };
 
@@ -36,9 +36,9 @@ struct bench {
 
 /* ---- check_runs.c ---- */
 
-/* In [0, n). */
+/* Returns a number in [0, n). */
 uint64_t below(struct bench *t, uint64_t n);
-/* In [-1, 1). */
+/* Returns a number in [-1, 1). */
 double uniform(struct bench *t);
 /* Ends the program with status 1. */
 void die(const char *what, const char *why);
@@ -46,28 +46,28 @@ void die(const char *what, const char *why);
 struct memory resident(struct bench *t, uint64_t bytes);
 struct view bytes_view(const struct memory *m, uint64_t bytes);
 
-/* These end the program where anything fails. */
+/* These end the program if anything fails. */
 void check_op(struct op_args *args, const char *what);
-/* Plans and starts. */
+/* Plans and starts a run. */
 void begin(struct bench *t, struct run *run);
-/* Until so many runs are back. Half of the time by polling, half by asking to be woken. */
+/* Waits until so many runs are back. Polls half of the time, and asks to be woken otherwise. */
 void wait_for(struct bench *t, unsigned n);
 void run_one(struct bench *t, struct run_op *op);
 void copy_between(struct bench *t, const struct memory *from, const struct memory *to, uint64_t bytes);
 
 /* ---- random_runs.c ---- */
 
-/* False, with words on stderr, where a byte is wrong. */
+/* Returns false, with a message on stderr, if a byte is wrong. */
 bool run_case(struct bench *t);
 
-/* ---- graph_runs.c: these end the program where anything is wrong ---- */
+/* ---- graph_runs.c: these end the program if anything is wrong ---- */
 
 void check_refused_graph(struct bench *t);
 void check_forgotten_graph(struct bench *t);
 /* For GPUs that has_hopper(). */
 void check_data_in_graph(struct bench *t);
 
-/* ---- special_runs.c: these end the program where anything is wrong ---- */
+/* ---- special_runs.c: these end the program if anything is wrong ---- */
 
 void check_idle(void);
 void check_many_graphs(struct bench *t);
@@ -76,7 +76,7 @@ void check_timed(struct bench *t, unsigned buffer);
 void check_slices(struct bench *t);
 void check_long_sums(struct bench *t);
 bool has_hopper(const struct bench *t);
-/* For GPUs that has_hopper(): others have no such kernels. */
+/* For GPUs with has_hopper(): others have no such kernels. */
 void check_crowded(struct bench *t);
 void check_out_of_memory(struct bench *t);
 /* Breaks the context. */

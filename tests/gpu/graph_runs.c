@@ -1,4 +1,4 @@
-/* graph_runs.c: runs that come again, whose graphs are refused, forgotten, or meet other data. */
+/* graph_runs.c: repeated runs, whose graphs are refused, forgotten, or meet other data. */
 #include "check_runs.h"
 
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void expect(struct bench *t, const struct memory *m, uint64_t floats, flo
 
 /* ---- A graph that is refused ---- */
 
-enum { TOO_MANY_OPS = 8200 }; /* a node each; all graphs of a device have 8192 */
+enum { TOO_MANY_OPS = 8200 }; /* each op is a node; all graphs of a device have at most 8192 */
 
 void check_refused_graph(struct bench *t)
 {
@@ -79,7 +79,7 @@ void check_refused_graph(struct bench *t)
 	free(adds);
 }
 
-/* ---- A graph whose memory becomes another's ---- */
+/* ---- A graph whose memory is reused by another ---- */
 
 static void run_as_graph(struct bench *t, struct run_op *op)
 {
@@ -119,9 +119,9 @@ void check_forgotten_graph(struct bench *t)
 	t->backend->free(t->dev, z.device);
 }
 
-/* ---- A kernel that looks at its data ---- */
+/* ---- A kernel that reads its data ---- */
 
-/* The smallest that f16x3 takes. */
+/* The smallest product that f16x3 takes. */
 enum { SIDE = 768, DEPTH = 64 };
 
 struct operands {

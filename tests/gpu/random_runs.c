@@ -1,4 +1,4 @@
-/* random_runs.c: chains of random ops, compared with their references. */
+/* random_runs.c: compares chains of random ops with their references. */
 #include "check_runs.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static bool fits(const struct view *v)
 	return view_extent(v, BUFFER_BYTES, &lo, &hi) == 0;
 }
 
-/* Axes in random order of nesting, with gaps, some reversed; inputs may repeat an axis. */
+/* Nests axes in random order, with gaps, some reversed; inputs may repeat an axis. */
 static void random_strides(struct bench *t, struct view *v, bool input)
 {
 	uint32_t order[KOPS_RANK_MAX];
@@ -52,7 +52,7 @@ static bool random_view(struct bench *t, struct view *v, kops_dtype dtype, uint3
 	memcpy(v->shape, shape, rank * sizeof(*shape));
 	for (int i = 0; i < 30; i++) {
 		random_strides(t, v, input);
-		/* Few distinct places, so that views of a case meet. */
+		/* Uses few distinct places, so that views of a case meet. */
 		v->offset = below(t, 2) ? below(t, BUFFER_BYTES / size) * size : below(t, 3) * 16384;
 		if (fits(v))
 			return true;
@@ -90,7 +90,7 @@ static bool random_gemm(struct bench *t, struct op_args *args, kops_dtype dtype)
 	       random_view(t, &args->views[2], dtype, rank, c + (3 - rank), false);
 }
 
-/* Ops whose views have one shape, but for transpose, whose output has the last two axes exchanged. */
+/* Makes ops whose views have one shape. The output of a transpose has the last two axes exchanged. */
 static bool random_uniform(struct bench *t, struct op_args *args, kops_dtype dtype, bool transpose)
 {
 	uint32_t rank = 1 + (uint32_t)below(t, 4);
@@ -111,7 +111,7 @@ static bool random_uniform(struct bench *t, struct op_args *args, kops_dtype dty
 		shape[rank - 2] = keep;
 	}
 	if (!transpose && n > 0 && below(t, 4) == 0) {
-		args->views[n] = args->views[0]; /* in place, where the op allows it */
+		args->views[n] = args->views[0]; /* in place, if the op allows it */
 		return true;
 	}
 	return random_view(t, &args->views[n], dtype, rank, shape, false);
@@ -131,7 +131,7 @@ static bool random_args(struct bench *t, struct op_args *args, kops_dtype dtype)
 	return random_uniform(t, args, dtype, strcmp(op->name, "transpose") == 0);
 }
 
-/* A valid op, its kernel asked for by name half of the time. */
+/* Makes a valid op, which names its kernel half of the time. */
 static void random_op(struct bench *t, struct run_op *ret, kops_dtype dtype)
 {
 	for (int i = 0; i < TRIES; i++) {
@@ -247,7 +247,7 @@ static bool close_to(double got, double want, double tolerance)
 	return fabs(got - want) <= tolerance * fmax(1.0, fabs(want));
 }
 
-/* The first element that is wrong, or -1. */
+/* Returns the first element that is wrong, or -1. */
 static int64_t first_wrong(const struct buffer *b, kops_dtype dtype)
 {
 	size_t size = dtype_size(dtype);
@@ -306,7 +306,7 @@ static void make_chain(struct bench *t, struct chain *c)
 	}
 }
 
-/* With new content each time: what was recorded at the second one does for the third. */
+/* Uses new content each time: a graph recorded at the second run must serve the third. */
 static bool run_chain(struct bench *t, struct chain *c)
 {
 	struct memory back = {.host = t->buffers[RESIDENT].content, .bytes = BUFFER_BYTES};

@@ -1,5 +1,4 @@
-/* refuse_graphs.c: the CUDA module on a GPU that makes no graph of what was recorded, as if memory were short.
- */
+/* refuse_graphs.c: the CUDA module on a GPU that makes no graph of a recording, as if memory were short. */
 #include <cuda_runtime_api.h>
 
 cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);

@@ -14,9 +14,9 @@
 #include "common/half.h"
 
 enum { TIMED_OPS = 20 };
-#define TIMED_TIMES 4.0 /* of an untimed run, in wall time; held as long as it may be, it takes 10 */
+#define TIMED_TIMES 4.0 /* times an untimed run's wall time; held for as long as allowed, it takes 10 */
 
-/* How often threads of this process woke up while this one slept, half a second. */
+/* Returns how often threads of this process woke up while this one slept for half a second. */
 static long wake_ups_while_idle(void)
 {
 	const struct timespec half = {.tv_nsec = 500000000};
@@ -28,8 +28,10 @@ static long wake_ups_while_idle(void)
 	return after.ru_nvcsw - before.ru_nvcsw - 1;
 }
 
-/* Where other programs keep the CPUs awake, threads of the driver's may wake up with them; in one of some looks
- * they do not. */
+/*
+ * If other programs keep the CPUs awake, the driver's threads may wake up too. In one of several looks they
+ * must not.
+ */
 void check_idle(void)
 {
 	long least = LONG_MAX;
@@ -80,7 +82,7 @@ void check_out_of_memory(struct bench *t)
 	munmap(big.host, bytes);
 }
 
-/* The least of three; the first loads the kernel. */
+/* Returns the least of three times; the first loads the kernel. */
 static double least_wall_us(struct bench *t, struct run *run)
 {
 	double least_us = INFINITY;
@@ -98,9 +100,9 @@ static double least_wall_us(struct bench *t, struct run *run)
 }
 
 /*
- * Small ops whose launches take the host longer than their kernels the device: a timed run begins as soon as
- * all is enqueued, whatever the memory. On the device's own it shows the kernels alone, its wall time the
- * launches too.
+ * Runs small ops whose launches take the host longer than their kernels take the device. A timed run begins
+ * once all is enqueued, in any memory. The device's time shows the kernels alone, the wall time the launches
+ * too.
  */
 void check_timed(struct bench *t, unsigned buffer)
 {
@@ -133,8 +135,8 @@ void check_timed(struct bench *t, unsigned buffer)
 enum { GRAPHS = 600, GRAPH_OPS = 20, GRAPH_ROUNDS = 3, GRAPH_FLOATS = 1024 };
 
 /*
- * More runs that come again than graphs of them are kept: each adds ones to the same numbers, GRAPH_OPS times,
- * so every op of every run shows.
+ * Repeats more runs than graphs are kept. Each adds ones to the same numbers, GRAPH_OPS times, so every op of
+ * every run shows.
  */
 void check_many_graphs(struct bench *t)
 {
@@ -183,17 +185,18 @@ void check_many_graphs(struct bench *t)
 }
 
 enum { ALIKE = 20, ALIKE_ROUNDS = 3, WITH_NAN = 7 };
-/* Crowds of 2 to 16 are recorded, also where those of other ops were before; up to 4 find an idle stream each.
+/*
+ * Crowds of 2 to 16 are recorded, even where those of other ops were before. Up to 4 find an idle stream each.
  */
 enum { CROWD_MIN = 5, CROWD_MAX = 16, CROWD_ROUNDS = 70 };
-#define ALIKE_BYTES 8192ull /* of the operands of one op */
+#define ALIKE_BYTES 8192ull /* bytes of one op's operands */
 
-/* Ops that go together, there are ALIKE of each. */
+/* Ops that go together; there are ALIKE of each. */
 static const struct alike {
 	const char *op;
 	kops_dtype dtype;
 	uint64_t shapes[OP_OPERANDS_MAX][2];
-	bool in_host;      /* in pinned memory, else RESIDENT */
+	bool in_host;      /* in pinned memory; otherwise RESIDENT */
 	bool needs_hopper; /* other GPUs have no kernel for several of them */
 } alike[] = {
     {"gemm", KOPS_F32, {{24, 40}, {40, 16}, {24, 16}}, true, true},
@@ -234,7 +237,7 @@ static struct run_op alike_op(const struct alike *a, const struct memory *m, uns
 	return op;
 }
 
-/* The memory of all ops, on the device where they are there: content goes to it, or comes from it. */
+/* Copies the content of all ops' memory to the device or from it. */
 static void move_content(struct bench *t, const struct memory *m, unsigned char *content, bool to_device)
 {
 	struct memory host = {.host = content, .bytes = ALIKE * ALIKE_BYTES};
@@ -247,8 +250,9 @@ static void move_content(struct bench *t, const struct memory *m, unsigned char 
 		copy_between(t, to_device ? &host : m, to_device ? m : &host, host.bytes);
 }
 
-/* Whether the outputs of n ops from `from` on are those of before, bit for bit, and those of others 0xff. Then
- * all are.
+/*
+ * Checks that the outputs of n ops from `from` on are the expected ones, bit for bit, and the others 0xff. Then
+ * makes all 0xff.
  */
 static void compare_some(struct bench *t, struct run_op *each, const unsigned char *expected, unsigned from,
                          unsigned n, const char *how)
@@ -279,7 +283,7 @@ static void compare_outputs(struct bench *t, struct run_op *each, const unsigned
 	compare_some(t, each, expected, 0, ALIKE, how);
 }
 
-/* Of one run. */
+/* Checks the ops in one run. */
 static void check_in_run(struct bench *t, struct run_op *each, const unsigned char *expected)
 {
 	struct run run = {.ops = each, .n_ops = ALIKE};
@@ -297,7 +301,7 @@ static void check_in_run(struct bench *t, struct run_op *each, const unsigned ch
 	run_forget_plan(&run);
 }
 
-/* These runs, started before any is polled for. Returns how many shared a launch that was no graph. */
+/* Starts these runs before polling for any. Returns how many shared a launch that was no graph. */
 static unsigned run_crowd(struct bench *t, struct run *runs, unsigned from, unsigned n)
 {
 	unsigned together = 0;
@@ -315,7 +319,7 @@ static unsigned run_crowd(struct bench *t, struct run *runs, unsigned from, unsi
 	return together;
 }
 
-/* Each time other runs, so that what was recorded of one crowd serves others. */
+/* Uses other runs each time, so that one crowd's recording serves others. */
 static void check_crowds(struct bench *t, struct run_op *each, struct run *runs, const unsigned char *expected)
 {
 	for (unsigned n = 2; n < ALIKE; n++) {
@@ -332,7 +336,7 @@ static void check_crowds(struct bench *t, struct run_op *each, struct run *runs,
 	}
 }
 
-/* Of as many runs that come again, then of some of them. Returns how many of the first shared a launch. */
+/* Checks as many runs that are repeated, then some of them. Returns how many of the first shared a launch. */
 static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsigned char *expected)
 {
 	struct run runs[ALIKE] = {0};
@@ -359,7 +363,7 @@ static unsigned check_of_runs(struct bench *t, struct run_op *each, const unsign
 	return together;
 }
 
-/* Numbers, but for one NaN in an input of one op. */
+/* Fills with numbers, and one NaN in an input of one op. */
 static void fill_content(struct bench *t, const struct run_op *each, unsigned char *content)
 {
 	memset(content, 0xff, ALIKE * ALIKE_BYTES);
@@ -401,7 +405,7 @@ static void check_alike(struct bench *t, const struct alike *a)
 	free(expected);
 }
 
-/* Small ops that wait at the same time: each result is bit for bit what it is alone. */
+/* Checks small ops that wait at the same time: each result is the same as alone, bit for bit. */
 void check_together(struct bench *t)
 {
 	for (unsigned i = 0; i < sizeof(alike) / sizeof(alike[0]); i++)
@@ -409,11 +413,11 @@ void check_together(struct bench *t)
 }
 
 #define SLICED_US     1e6
-#define BESIDE_US_MAX 150e3       /* the slice that is out, the next, and what plans are short by */
-#define SLICED_SIDE   4096u       /* of a product that takes the whole device */
-#define SLICED_BYTES  (64u << 20) /* of that product; of both its operands, too */
+#define BESIDE_US_MAX 150e3       /* the current slice, the next one, and the plans' errors */
+#define SLICED_SIDE   4096u       /* extent of a product that takes the whole device */
+#define SLICED_BYTES  (64u << 20) /* bytes of that product, and of both its operands */
 
-/* Rows lie 16 bytes apart in the operands, so that little memory is enough for any K. */
+/* Makes a product whose operands' rows lie 16 bytes apart, so that little memory serves any K. */
 static struct run_op wide_product(const struct memory *x, const struct memory *y, uint64_t k)
 {
 	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = ""};
@@ -431,7 +435,7 @@ static struct run_op wide_product(const struct memory *x, const struct memory *y
 	return op;
 }
 
-/* A run that takes a second, planned. */
+/* Makes a run that is planned to take a second. */
 static struct run_op second_of_work(struct bench *t, const struct memory *x, const struct memory *y)
 {
 	const uint64_t k = 1u << 20, most = SLICED_BYTES / sizeof(float) - 4 * SLICED_SIDE;
@@ -444,7 +448,9 @@ static struct run_op second_of_work(struct bench *t, const struct memory *x, con
 	return wide_product(x, y, (uint64_t)fmin((double)k * SLICED_US / op.plan_us, (double)most));
 }
 
-/* One in slices, and another that starts when the first of them is out: it is back long before the first run.
+/*
+ * Starts a run in slices, and another when the first slice is out. The other must be back long before the first
+ * run.
  */
 void check_slices(struct bench *t)
 {
@@ -459,7 +465,7 @@ void check_slices(struct bench *t)
 	for (unsigned v = 0; v < 3; v++)
 		small.args.views[v] = bytes_view(&z, 4096);
 	check_op(&small.args, "slices");
-	run_one(t, &small); /* which loads its kernel */
+	run_one(t, &small); /* loads its kernel */
 	begin(t, &sliced);
 	start = clock_ns();
 	begin(t, &beside);
@@ -490,7 +496,7 @@ void check_slices(struct bench *t)
 	t->backend->free(t->dev, z.device);
 }
 
-/* Until it is through, slice by slice. */
+/* Runs until the end, slice by slice. */
 static void run_slices(struct bench *t, struct run *run)
 {
 	uint64_t start = clock_ns();
@@ -507,7 +513,7 @@ static void run_slices(struct bench *t, struct run *run)
 	die("long sums", "the run did not come back");
 }
 
-/* Of so many ones, a power of two, all of them one number in memory: what takes long without much memory. */
+/* A sum of a power of two of ones, all the same number in memory: it takes long with little memory. */
 struct long_sum {
 	const char *op, *kernel;
 	unsigned log2_terms;
@@ -559,7 +565,7 @@ static void check_long_sum(struct bench *t, const struct long_sum *s)
 	t->backend->free(t->dev, m.device);
 }
 
-/* 16-bit sums of single rows and products, whose parts hand on what they have in f32. */
+/* Checks 16-bit sums of single rows and products, whose parts hand on f32. */
 void check_long_sums(struct bench *t)
 {
 	static const struct long_sum sums[] = {
@@ -587,7 +593,7 @@ static struct run_op softmax_of_long_rows(const struct memory *x, const struct m
 	return op;
 }
 
-/* Of a single number; few blocks, for a long time. */
+/* Makes a product of a single number, with few blocks and a long time. */
 static struct run_op long_product(const struct memory *number, const struct memory *c)
 {
 	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = "naive"};
@@ -603,7 +609,7 @@ static struct run_op long_product(const struct memory *number, const struct memo
 	return op;
 }
 
-/* The product and several softmaxes, each in a lane of its own. */
+/* Runs the product and several softmaxes, each in its own lane. */
 static void run_beside_product(struct bench *t, const struct memory *x, const struct memory y[CROWD])
 {
 	struct memory c = resident(t, 128 * 128 * sizeof(float));
@@ -613,7 +619,7 @@ static void run_beside_product(struct bench *t, const struct memory *x, const st
 
 	begin(t, &first);
 	for (unsigned i = 0; i < CROWD; i++) {
-		softmax[i] = softmax_of_long_rows(i % 2 ? x : &y[i], &y[i]); /* of the same numbers */
+		softmax[i] = softmax_of_long_rows(i % 2 ? x : &y[i], &y[i]); /* on the same numbers */
 		others[i] = (struct run){.ops = &softmax[i], .n_ops = 1, .lane = i};
 		begin(t, &others[i]);
 	}
@@ -627,8 +633,8 @@ static void run_beside_product(struct bench *t, const struct memory *x, const st
 }
 
 /*
- * Kernels whose blocks tell each other something, where they do not all find room: beside each other and beside
- * a product that keeps half of the multiprocessors. The results are those that they have alone.
+ * Runs kernels whose blocks communicate, where not all blocks find room: beside each other, and beside a
+ * product that keeps half of the multiprocessors. The results must be those that they have alone.
  */
 void check_crowded(struct bench *t)
 {
@@ -668,7 +674,7 @@ bool has_hopper(const struct bench *t)
 	return strstr(info.description, "compute capability 9.") != NULL;
 }
 
-/* A RESIDENT buffer at an address that is none. The context breaks; every run has to say so. */
+/* Uses a RESIDENT buffer at an invalid address. The context breaks, and every run must report it. */
 void check_fault(struct bench *t)
 {
 	struct memory nowhere = {.device = (void *)0x7000000, .owner = t->dev, .bytes = 4096};

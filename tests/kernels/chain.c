@@ -1,10 +1,10 @@
 /*
- * chain.c: one run of many ops over shared intermediates, several such runs out at once:
+ * chain.c: runs of many ops over shared intermediates, several of them out at once:
  *
  *     h = x w;  h += x w;  h += bias;  p = softmax(h);  y = p wᵀ;  z = yᵀ;  copy = z
  *
- * The views lie in one to three buffers, SHARED or RESIDENT; wᵀ is w seen transposed; p may be h; z may lie
- * where h was. A backend that stages buffers on a device must keep all of these in step.
+ * The views lie in one to three buffers, SHARED or RESIDENT; wᵀ is w seen transposed. p may be h, and z may lie
+ * where h was. A backend that stages buffers on a device must keep all views consistent.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #define SPACES   3
 #define TOGETHER 3 /* runs out at once */
 /*
- * x, w and bias lie in [-1, 1] and K <= 150: logits err by some 1e-5, so p by 1e-5 of itself, and y, whose
- * |p||w| is at most 1, by as much. Ten times that still tells every wrong index.
+ * x, w and bias lie in [-1, 1] and K <= 150, so logits err by some 1e-5. p then errs by 1e-5 of itself, and so
+ * does y, whose |p||w| is at most 1. Ten times that still detects every wrong index.
  */
 #define TOLERANCE 1e-4
 
@@ -203,7 +203,7 @@ static bool judge_chain(struct chain *c, char why[CHECK_TEXT_BYTES])
 	return true;
 }
 
-/* Before any run is out: loading runs copies of its own. */
+/* Must be called before any run is out, since loading runs copies. */
 static void load_chain(struct target *t, struct chain *c)
 {
 	for (unsigned i = 0; c->run.status == 0 && i < SPACES; i++)
@@ -212,7 +212,7 @@ static void load_chain(struct target *t, struct chain *c)
 		c->run.status = plan_run(&t->planner, &c->run);
 }
 
-/* 1 if the run is out. */
+/* Returns 1 if the run is out. */
 static unsigned start_chain(struct target *t, struct chain *c)
 {
 	if (c->run.status < 0)

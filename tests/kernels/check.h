@@ -61,7 +61,7 @@ static inline double random_unit(struct random *r)
 
 /* One buffer of a problem, in three versions of equal size. */
 struct space {
-	struct memory memory; /* as the device sees it; .host is what SHARED memory maps */
+	struct memory memory; /* as the device sees it; .host is the address that SHARED memory is mapped at */
 	unsigned char *host, *before, *expected;
 	uint64_t bytes; /* a multiple of 8 */
 	bool resident;
@@ -71,52 +71,53 @@ struct space {
 /* An op over spaces. args have passed check(). */
 struct problem {
 	struct op_args args;
-	struct space *spaces[OP_OPERANDS_MAX]; /* of each view; may repeat */
+	struct space *spaces[OP_OPERANDS_MAX]; /* the space of each view; may repeat */
 	struct space storage[OP_OPERANDS_MAX];
 	unsigned n_storage;
-	unsigned large; /* for kernels that leave small problems to others; seconds for the reference. 0: it is
-	                   not */
-	bool huge;      /* magnitudes near the end of the range: overflow may come early or late. Set before: as
-	                   asked for */
+	unsigned large; /* for kernels that leave small problems to others; the reference takes seconds. 0: not
+	                   large */
+	bool huge;      /* magnitudes near the end of the range: overflow may come early or late. Set before
+	                   problem_make(): requested */
 	bool special;   /* some input has NaN or Inf */
 };
 
 /*
- * Makes a random problem of op with every space in its `before` state. False when memory is short. large: 0, or
- * which of the large ones it is. Every other one of them has numbers of a wide range: kernels differ in what
- * they do with those.
+ * Makes a random problem of op with every space in its `before` state. Returns false if out of memory. large:
+ * 0, or the number of a large problem. Every other large problem has numbers of a wide range, which kernels may
+ * treat differently.
  */
 bool problem_make(struct problem *p, const struct op *op, unsigned large, struct random *r);
-/* The rest of it, for an op, shapes, strides and parameters that are in p->args. neat: views begin at 16 bytes.
+/*
+ * Completes a problem whose op, shapes, strides and parameters are in p->args. neat: views begin at 16 bytes.
  */
 bool problem_complete(struct problem *p, bool neat, bool resident, struct random *r);
 void problem_free(struct problem *p);
-/* Shapes, strides and parameters, for a failure's report. */
+/* Writes shapes, strides and parameters, for reports of failures. */
 void problem_describe(const struct problem *p, char text[CHECK_TEXT_BYTES]);
 
-/* What is random about an op. */
+/* How to make random problems of an op. */
 struct shaper {
-	const char *op; /* NULL: of those that shapes.c has no line for, by their descriptions */
-	void (*shape)(struct problem *p, struct random *r); /* p->large and args.op are there */
+	const char *op; /* NULL: ops without a line in shapes.c, by their descriptions */
+	void (*shape)(struct problem *p, struct random *r); /* p->large and args.op are set */
 	bool fewer_axes;                                    /* the output's last axis may not be the inputs' */
 };
 const struct shaper *shaper_of(const struct op *op);
 
-/* Every third large product has more tiles of C than there are multiprocessors. */
+/* Returns true for every third large product: it has more tiles of C than there are multiprocessors. */
 bool has_many_tiles(unsigned large);
 
-/* bytes is rounded up to 8; all three versions are filled with 0xff, a NaN of every dtype. */
+/* Rounds bytes up to 8, and fills all three versions with 0xff, a NaN of every dtype. */
 bool space_make(struct space *s, uint64_t bytes);
 void space_free(struct space *s);
 
-/* Random strides for v's shape: permuted, padded, gapped, reversed; for inputs also repeated. */
+/* Makes random strides for v's shape: permuted, padded, gapped, reversed; for inputs also repeated. */
 void layout_random(struct view *v, bool output, struct random *r);
 /* Sets v->offset to a random place from `*used` on and moves *used behind the view. */
 void layout_place(struct view *v, uint64_t *used, struct random *r);
 
-/* Visits elements in row-major order: index starts as zeros; false after the last. */
+/* Steps through the elements in row-major order. index starts as zeros; returns false after the last. */
 bool view_step(const struct view *v, uint64_t index[KOPS_RANK_MAX]);
-/* In elements from element (0, …). */
+/* Returns elements from element (0, …). */
 int64_t view_at(const struct view *v, const uint64_t index[KOPS_RANK_MAX]);
 
 /* ---- Targets ---- */
@@ -128,30 +129,33 @@ struct target {
 	char name[16];
 };
 
-/* The CPU's, or that of the module at this path; NULL, with a word on stderr, where that is none. */
+/*
+ * Returns the CPU's backend, or that of the module at this path; NULL with a message on stderr if there is
+ * none.
+ */
 const struct backend *target_backend(const char *module);
 
 /*
- * Opens each device, or the one of this name, and checks it: how many checks failed, -1 when there is no
- * device.
+ * Opens each device, or the one of this name, and checks it. Returns how many checks failed, or -1 if there is
+ * no device.
  */
 int target_each(const struct backend *backend, const char *device,
                 unsigned (*check)(struct target *t, const void *options), const void *options);
 
 /*
- * Loads `before` into the spaces (through copy ops where resident), runs the ops of run, waits, and leaves the
- * result in s->host. KOPS_E_UNSUPPORTED when a kernel refused; any other failure with a sentence in run->error.
+ * Loads `before` into the spaces (resident ones by copy ops), runs the ops of run, waits, and leaves the result
+ * in s->host. Returns KOPS_E_UNSUPPORTED if a kernel refused, or another code with a sentence in run->error.
  */
 int target_run(struct target *t, struct run *run, struct space *const spaces[], unsigned n_spaces);
 
-/* Plans, starts and waits, with all memory in place. */
+/* Plans, starts and waits. All memory must be in place. */
 int target_compute(struct target *t, struct run *run);
 
-/* The other steps of it, for several runs at once. */
+/* The other steps of target_run(), for several runs at once. */
 int target_load(struct target *t, struct space *s, char why[WHY_BYTES]);
 int target_unload(struct target *t, struct space *s, char why[WHY_BYTES]);
 void target_drop(struct target *t, struct space *s);
-/* Waits for n runs that have been started. False after a minute without one. */
+/* Waits for n runs that were started. Returns false after a minute. */
 bool target_wait(struct target *t, unsigned n);
 
 /* RESIDENT memory, zeroed where the device's own is. KOPS_E_NOMEM. */
@@ -162,11 +166,11 @@ void target_free(struct target *t, void *address);
 
 struct verdict {
 	bool right;
-	double worst; /* largest error as a part of its bound */
+	double worst; /* largest error relative to its bound */
 	char why[CHECK_TEXT_BYTES];
 };
 
-/* What the reference says of a problem; computed once, used for every kernel. */
+/* What the reference gives for a problem: computed once, used for every kernel. */
 struct oracle {
 	double *exact, *bound; /* per output element in row-major order; bound < 0: not judged */
 	uint64_t n;
@@ -176,15 +180,18 @@ bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]
 void oracle_free(struct oracle *o);
 void judge(const struct oracle *o, const struct problem *p, struct verdict *ret);
 
-/* True if s->host equals s->expected except at elements of the n views; the first difference in why. */
+/*
+ * Returns true if s->host equals s->expected except at elements of the n views; else why has the first
+ * difference.
+ */
 bool judge_surroundings(struct space *s, const struct view *const views[], unsigned n,
                         char why[CHECK_TEXT_BYTES]);
 
-/* ---- Whole checks: how many failed; they print what failed ---- */
+/* ---- Whole checks: print what failed, and return how many did ---- */
 
 struct options {
 	uint64_t seed;
-	unsigned cases, often; /* often: one of so many is large */
+	unsigned cases, often; /* often: one in so many problems is large */
 	int only_case;         /* -1: all */
 	const char *op, *kernel, *without, *device, *module;
 	bool large, quiet;
@@ -192,7 +199,7 @@ struct options {
 
 unsigned chain_check(struct target *t, const struct options *o);
 unsigned large_check(struct target *t, const struct options *o);
-/* Of a kernel that has launch_together(). */
+/* For kernels with launch_together(). */
 unsigned together_check(struct target *t, const struct options *o, const struct op *op,
                         const struct kernel *kernel);
 

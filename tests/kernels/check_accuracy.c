@@ -1,13 +1,15 @@
 /*
- * check_accuracy: the errors of a kernel of gemm, by default of what `auto` takes for precision f32, against
- * those of a peer on the same data. Its largest may be no larger than the peer's, its RMS no larger than the
- * peer's or that of a sequential loop of FMAs, but for what chance explains: with a million elements that is
- * half a percent of the RMS and twice the peer's largest (by fewer than 20 elements), with 4096 elements 8
- * percent and 2.7 times. How that is judged stands in contest.c, what an error is in duel.c.
+ * check_accuracy: compares the errors of a kernel of gemm, by default `auto`'s for precision f32, with a peer's
+ * on the same data.
  *
- * A case is a shape, with layouts, and a distribution; every second shape is one of a list, the others are
- * random. Each case is one line with both errors, in units of 2^-24. Cases of few elements are judged together
- * as well. NaN, Inf and overflow are a distribution each: elements must be finite, Inf, -Inf or NaN where the
+ * Its largest error may be no larger than the peer's. Its RMS may be no larger than the peer's, or than that of
+ * a sequential loop of FMAs. Chance is excused. With a million elements that allows half a percent of the RMS,
+ * and twice the peer's largest error for fewer than 20 elements. With 4096 elements it allows 8 percent and 2.7
+ * times. contest.c says how this is judged, duel.c what an error is.
+ *
+ * A case is a shape with layouts and a distribution; every second shape is from a list, the others are random.
+ * Each case prints one line with both errors, in units of 2^-24. Cases of few elements are also judged
+ * together. NaN, Inf and overflow are a distribution each: elements must be finite, Inf, -Inf or NaN where the
  * peer's are.
  *
  * Exit status: 0 right, 1 wrong, 2 usage, 77 no device.
@@ -24,11 +26,13 @@
 #include "seed.h"
 
 #define UNIT  0x1p-24
-#define FEW   4096 /* elements, below which a case is also judged with its likes */
-#define LINES 26   /* rows or columns, below which it can only be judged so (contest.c) */
-#define LEAST 64   /* elements of a case: smaller ones are drawn several times */
-/* Every other random shape has M and N of at least this part of the largest: kernels other than the peer are
- * for large products. */
+#define FEW   4096 /* elements; smaller cases are also judged together */
+#define LINES 26   /* rows or columns; smaller cases can only be judged together (contest.c) */
+#define LEAST 64   /* elements; smaller cases are drawn several times */
+/*
+ * Every other random shape has M and N of at least this part of the largest: kernels other than the peer are
+ * for large products.
+ */
 #define LARGE_PART 8
 #define EXTENT_MAX 4096
 #define BLOCK_MIN  64 /* no block of OpenBLAS is shorter */
@@ -40,12 +44,12 @@ struct accuracy_options {
 	const char *kernel, *peer, *device, *module;
 };
 
-/* What a case may take. */
+/* Limits on what a case may take. */
 struct bounds {
 	double products, elements;
 };
 
-/* Of one distribution. */
+/* The results of one distribution. */
 struct tally {
 	unsigned fought, same, refused, failed;
 	double worst_max, worst_rms; /* ratios to the peer's, of cases that are not few */
@@ -110,7 +114,7 @@ static struct shape limited(struct shape s, const struct bounds *most, const str
 	return (struct shape){rounded(s.m, o->multiple), rounded(s.n, o->multiple), rounded(s.k, o->multiple)};
 }
 
-/* Sanitizers make the loops slow, and a plain loop that is the peer has all elements of some cases to do. */
+/* Sanitizers make the loops slow. If the plain loop is the peer, it computes all elements of some cases. */
 static struct bounds bounds_of(const struct accuracy_options *o, unsigned distribution)
 {
 #ifdef KOPS_SANITIZE
@@ -127,8 +131,8 @@ static struct bounds bounds_of(const struct accuracy_options *o, unsigned distri
 }
 
 /*
- * OpenBLAS adds one block of K after the other to beta C0, scaled and rounded each time; a loop that does so
- * once is no peer of that.
+ * OpenBLAS adds blocks of K to beta C0 one after the other, and scales and rounds each time. A loop that does
+ * so once cannot be its peer.
  */
 static bool may_scale(const struct duel *d)
 {
@@ -147,7 +151,7 @@ static void choose_scalars(struct duel *d, struct random *r)
 	d->beta = random_chance(r, 50) ? usual[random_below(r, 3)] : (double)(float)random_unit(r);
 }
 
-/* Cases count through the distributions, and with each round of them through the shapes. */
+/* Numbers the cases by distributions, and for each round of these by shapes. */
 static struct duel make_case(const struct accuracy_options *o, unsigned number)
 {
 	struct random r = {o->seed * 1000003 + number};
@@ -193,7 +197,7 @@ static void print_score(const char *who, const struct score *s)
 	printf(", %s %.3g %.3g", who, s->peer_max / UNIT, s->peer_rms / UNIT);
 }
 
-/* With K = 1 the peer rounds each element once, as well as can be. */
+/* With K = 1 the peer rounds each element once, so its result is as exact as possible. */
 static bool is_exact(const struct duel *d)
 {
 	return d->k == 1 && d->alpha == 1 && d->beta == 0;
@@ -273,7 +277,7 @@ static void check_case(struct target *t, const struct accuracy_options *o, unsig
 	duel_result_free(&result);
 }
 
-/* How many verdicts of all its cases are bad. */
+/* Returns how many verdicts of all its cases are bad. */
 static unsigned print_tally(const struct target *t, unsigned distribution, const struct tally *tally)
 {
 	if (tally->fought + tally->same + tally->refused + tally->failed == 0)
@@ -349,7 +353,7 @@ static const struct option long_options[] = {
     {0},
 };
 
-/* True to go on; else *ret_status is the exit status. */
+/* Returns true to go on; else *ret_status is the exit status. */
 static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_status)
 {
 	int c;
@@ -398,7 +402,7 @@ static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_st
 	return true;
 }
 
-/* Without it OpenBLAS rounds each product and each sum, and has larger errors than the loop here. */
+/* Without FMA, OpenBLAS rounds each product and each sum, and errs more than the loop here. */
 static bool has_fma(void)
 {
 #ifdef __x86_64__
@@ -429,7 +433,7 @@ int main(int argc, char **argv)
 		printf("skipped: this CPU has no AVX2 with fused multiply-add\n");
 		return 77;
 	}
-	threads_set((unsigned)sysconf(_SC_NPROCESSORS_ONLN)); /* a backend of the CPU decides for itself */
+	threads_set((unsigned)sysconf(_SC_NPROCESSORS_ONLN)); /* a backend of the CPU sets its own number */
 	printf("seed %llu\n", (unsigned long long)o.seed);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	const struct backend *backend = target_backend(o.module);

@@ -1,9 +1,8 @@
 /*
- * check_kernels: every op × device × kernel against the op's reference, through the backend vtable.
+ * check_kernels: compares every op × device × kernel with the op's reference, through the backend vtable.
  *
- * Without --module the CPU backend is checked, with it the devices of that module. Every kernel runs the same
- * problems, so that a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong,
- * 2 usage, 77 no device.
+ * Checks the CPU backend, or with --module the devices of that module. Every kernel runs the same problems, so
+ * a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong, 2 usage, 77 no device.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -14,12 +13,12 @@
 #include "seed.h"
 
 #define KERNELS_MAX 32
-#define OFTEN       100 /* cases of which no part is left out by chance, and one is large */
+#define OFTEN       100 /* in so many cases chance leaves no part out, and one case is large */
 
 struct kernel_result {
 	const char *name; /* "" for auto */
 	unsigned ran, refused, failed;
-	unsigned special; /* ran with NaN or Inf among the inputs */
+	unsigned special; /* cases with NaN or Inf among the inputs */
 	double worst;
 };
 
@@ -28,7 +27,7 @@ struct table {
 	unsigned n;
 };
 
-/* Whether `kernel` is one of the names, with commas between them. */
+/* Returns true if `kernel` is one of the names separated by commas. */
 static bool is_left_out(const struct options *o, const char *kernel)
 {
 	size_t length = strlen(kernel);
@@ -96,7 +95,10 @@ static void check_kernel(struct target *t, const struct options *o, struct probl
 		report(t, o, p, number, kernel, verdict.why);
 }
 
-/* Which large problem this is, from 1 on; 0: none. The CPU's kernels take everything, and would take long. */
+/*
+ * Returns the number of the large problem, from 1 on; 0: it is not large. The CPU's kernels take everything, so
+ * large problems would only take long there.
+ */
 static unsigned large_of(const struct target *t, const struct options *o, unsigned number)
 {
 	bool large = number % o->often == o->often - 1 && strcmp(t->backend->kind, "cpu") != 0;
@@ -104,7 +106,7 @@ static unsigned large_of(const struct target *t, const struct options *o, unsign
 	return large ? number / o->often + 1 : 0;
 }
 
-/* One problem on every kernel. False if the reference itself is wrong or there is no memory. */
+/* Runs one problem on every kernel. Returns false if the reference is wrong or there is no memory. */
 static bool check_case(struct target *t, const struct options *o, const struct op *op, unsigned number,
                        struct table *table)
 {
@@ -124,7 +126,7 @@ static bool check_case(struct target *t, const struct options *o, const struct o
 	return made;
 }
 
-/* What many problems left unchecked; NULL: nothing. One in five has NaN or Inf. */
+/* Returns what many problems left unchecked, or NULL. One problem in five has NaN or Inf. */
 static const char *find_gap(const struct kernel_result *kernel)
 {
 	if (kernel->ran == 0 && kernel->refused >= OFTEN)
@@ -162,7 +164,7 @@ static unsigned check_op(struct target *t, const struct options *o, const struct
 	return failed + print_table(t, o, op, &table);
 }
 
-/* Every kernel that can, with ops like one another in one launch. */
+/* Checks every kernel with launch_together(), on ops that are alike. */
 static unsigned check_together(struct target *t, const struct options *o, const struct op *op)
 {
 	const struct kernel_list *list = t->backend->kernels(op);
@@ -229,7 +231,7 @@ static const struct option long_options[] = {
     {0},
 };
 
-/* True to go on; else *ret_status is the exit status. */
+/* Returns true to go on; else *ret_status is the exit status. */
 static bool parse(int argc, char **argv, struct options *o, int *ret_status)
 {
 	int c;

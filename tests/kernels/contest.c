@@ -1,22 +1,24 @@
 /*
- * contest.c: which of two results has larger errors.
+ * contest.c: decides which of two results has larger errors.
  *
- * A kernel is to have no larger errors than its peer, but where both round equally often chance decides which
- * of them has the larger ones. So what is asked is whether the kernel's are larger than chance would make them:
+ * A kernel must have no larger errors than its peer. But if both round equally often, chance decides which
+ * errors are larger. So the question is whether the kernel's errors are larger than chance explains.
  *
- * RMS: D = sum of d over the elements, d = own² - peer². If own and peer may be exchanged, each d has either
- * sign with equal odds, and D is seldom beyond some multiple of the root of the sum of d², whatever the
- * distribution. With a million elements an excess of half a percent shows. But the elements of one row of C
- * share a row of A, those of one column a column of B, and where a line has few large terms the order in which
- * a kernel adds them is better or worse for all of it. So lines count as one element each where that gives the
- * larger root. A product of fewer than 26 rows or columns then cannot fail alone: those are judged together.
+ * RMS: D is the sum of d = own² - peer² over the elements. If own and peer can be exchanged, each d has either
+ * sign with equal odds. Then D rarely exceeds some multiple of the root of the sum of d², whatever the
+ * distribution. With a million elements an excess of half a percent shows.
  *
- * Largest: of the n largest among both kinds all are own with a chance of 2^-n. A few may lie above the peer's
- * largest, x, but not far: elements whose sums pass through large values err more than others, so tails are as
- * heavy as an exponential distribution's at most, where x is some ln n of its units, and a million times less
- * likely is x + ln 10^6.
+ * However, elements of a row of C share a row of A, and those of a column a column of B. If such a line has few
+ * large terms, a kernel's order of summing is better or worse for all of it. So lines count as one element each
+ * if that gives the larger root. A product of fewer than 26 rows or columns then cannot fail alone; those are
+ * judged together.
  *
- * Where the peer rounds correctly (exact) there is nothing to be excused.
+ * Largest: the n largest errors of both are all own with a chance of 2^-n. A few may exceed the peer's largest,
+ * x, but not by much. Elements whose sums pass through large values err more than others, so tails are at most
+ * as heavy as an exponential distribution's. There x is about ln n of its units, and x + ln 10^6 is a million
+ * times less likely.
+ *
+ * If the peer rounds correctly (exact), nothing is excused.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@
 
 #define SIGMAS    5   /* one in three million */
 #define ABOVE_MAX 20  /* one in a million */
-#define ODDS      1e6 /* against a largest error by chance */
+#define ODDS      1e6 /* odds against a largest error by chance */
 
 static double square(double x)
 {
@@ -121,7 +123,7 @@ bool score_rms_holds(const struct score *s, bool exact)
 	return s->excess <= (exact ? 0 : SIGMAS * s->spread);
 }
 
-/* In units of the case's own errors, so that each counts by its elements. */
+/* Adds in units of the case's own errors, so that each case counts by its elements. */
 void pool_add(struct pool *p, const struct score *s)
 {
 	double unit = square(s->own_rms) + square(s->peer_rms);

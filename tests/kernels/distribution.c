@@ -1,4 +1,4 @@
-/* distribution.c: operands by which accuracy is judged. See accuracy.h. */
+/* distribution.c: operands for judging accuracy. See accuracy.h. */
 #include <math.h>
 
 #include "accuracy.h"
@@ -6,15 +6,15 @@
 
 #define FILL_GRAIN (1u << 15) /* elements per part */
 
-/* Where an element stands: in a row of A or a column of B, both lines along K. */
+/* The place of an element: in a row of A or a column of B, which are lines along K. */
 struct place {
 	const struct source *source;
 	enum operand operand;
 	uint64_t line, k;
-	int reach; /* of the distribution */
+	int reach; /* parameter of the distribution */
 };
 
-/* ---- Random numbers by position, so that an element is the same whatever the layout ---- */
+/* ---- Random numbers by position, so that an element is the same in any layout ---- */
 
 enum sequence { ELEMENT, EXPONENT, LINE, LAYER, CHOICE };
 
@@ -31,13 +31,13 @@ static uint64_t element_bits(const struct place *at, enum sequence sequence)
 	return bits_at(at, sequence, at->operand, at->line * at->source->depth + at->k);
 }
 
-/* Uniform in (0, 1), from 32 bits. */
+/* Returns a number uniform in (0, 1), from 32 bits. */
 static float fraction(uint64_t bits)
 {
 	return ((float)(bits >> 8 & 0xffffff) + 0.5f) * 0x1p-24f;
 }
 
-/* N(0,1) by Box and Muller. */
+/* Returns a number from N(0,1), by Box and Muller. */
 static float normal(uint64_t bits)
 {
 	return sqrtf(-2 * logf(fraction(bits >> 32))) * cosf(6.2831853f * fraction(bits));
@@ -48,7 +48,7 @@ static int exponent(uint64_t bits, int reach)
 	return (int)(bits % (2 * (uint64_t)reach + 1)) - reach;
 }
 
-/* B's exponents lie that much lower, so that long sums of products near 2^120 do not overflow. */
+/* Lowers B's exponents, so that long sums of products near 2^120 do not overflow. */
 static int headroom(const struct place *at)
 {
 	return at->operand == OPERAND_B ? 8 : 0;
@@ -83,13 +83,13 @@ static float element_spread(const struct place *at)
 	return ldexpf(element_normal(at), e - headroom(at));
 }
 
-/* Sums that rest on few products; of some there is none. */
+/* Makes sums depend on few products, and some on none. */
 static float element_sparse(const struct place *at)
 {
 	return element_bits(at, LAYER) % 4 == 0 ? element_spread(at) : 0;
 }
 
-/* A row of A, a column of B has one exponent. */
+/* Gives each row of A and each column of B one exponent. */
 static float element_lines(const struct place *at)
 {
 	int e = exponent(bits_at(at, LINE, at->operand, at->line), at->reach);
@@ -98,8 +98,8 @@ static float element_lines(const struct place *at)
 }
 
 /*
- * A column of A has one exponent, the row of B that meets it the opposite: lines as wide as `spread`, but all
- * products count alike, so that no small element may be lost.
+ * Gives a column of A one exponent, and the row of B that meets it the opposite one. Lines are as wide as
+ * `spread`, but all products count alike, so no small element may be lost.
  */
 static float element_opposed(const struct place *at)
 {
@@ -109,8 +109,8 @@ static float element_opposed(const struct place *at)
 }
 
 /*
- * The second half of K takes away what the first one added up, but for one part in 2^12. |A| |B| is as large as
- * the sum was halfway, so the result's few digits are judged by what they came from.
+ * Lets the second half of K cancel the first, except for one part in 2^12. |A| |B| is as large as the sum was
+ * halfway, so the result's few digits are judged by what they came from.
  */
 static float element_cancel(const struct place *at)
 {
@@ -125,19 +125,19 @@ static float element_cancel(const struct place *at)
 	return -element_unit(&partner) * (1 + 0x1p-12f * element_normal(at));
 }
 
-/* A is subnormal, the products are not. */
+/* Makes A subnormal but not the products. */
 static float element_small(const struct place *at)
 {
 	return ldexpf(element_normal(at), at->operand == OPERAND_A ? -130 : 60);
 }
 
-/* Ordinary numbers of which products, and most sums, are subnormal. */
+/* Makes ordinary numbers whose products, and most sums, are subnormal. */
 static float element_vanishing(const struct place *at)
 {
 	return ldexpf(element_normal(at), at->operand == OPERAND_A ? -70 : -68);
 }
 
-/* NaN and infinities in about one line in four, and one somewhere; zeros for infinities to meet. */
+/* Puts NaN and infinities into about one line in four, and one somewhere; and zeros for infinities to meet. */
 static float element_special(const struct place *at)
 {
 	static const float specials[] = {NAN, INFINITY, -INFINITY};
@@ -151,8 +151,8 @@ static float element_special(const struct place *at)
 }
 
 /*
- * In one place along K half of the lines are so large that their products overflow, by far: one term of a sum,
- * so that it is infinite in whatever order it is added up.
+ * Makes half of the lines so large in one place along K that their products overflow by far. This is one term
+ * of a sum, so the sum is infinite in any order.
  */
 static float element_overflow(const struct place *at)
 {

@@ -1,11 +1,10 @@
 /*
- * duel.c: one problem, computed by a kernel, by its peer and in float64, and judged element by element.
+ * duel.c: computes one problem by a kernel, by its peer and in float64, and judges it element by element.
  *
  * An element's error is |C - C64| / (|alpha| |A| |B| + |beta| |C0|). C64 and the denominator are products in
  * float64 on the same device, checked in a few places against sums in long double. A denominator below f32's
- * smallest normal number counts as that: results have a distance of 2^-149 there whatever came before, and
- * their rounding, a half of that, is 2^-24 of it as it is elsewhere. So a denominator of 0, where C must be 0,
- * needs no case of its own.
+ * smallest normal number counts as that number. There results are 2^-149 apart, and rounding by half of that is
+ * 2^-24 of it, as elsewhere. So a denominator of 0, where C must be 0, needs no special case.
  */
 #include <float.h>
 #include <inttypes.h>
@@ -16,10 +15,10 @@
 
 #include "accuracy.h"
 
-#define SAMPLE_MAX 4096       /* elements by the plain loop */
-#define SAMPLE_FMA (1u << 23) /* and its steps, about */
-#define PLACES     4          /* where the yardstick is checked */
-/* From one draw's seed to the next: far, since seeds near one another share streams of numbers. */
+#define SAMPLE_MAX 4096       /* most elements that the plain loop computes */
+#define SAMPLE_FMA (1u << 23) /* and most of its steps, about */
+#define PLACES     4          /* places in which float64 is checked */
+/* Distance from one draw's seed to the next: large, since nearby seeds share streams of numbers. */
 #define SEED_STEP 0xd1342543de82ef95u
 
 enum array { A, B, C, PEER, A64, B64, C64, TOTAL, ARRAYS };
@@ -29,8 +28,8 @@ struct bout {
 	const struct duel *d;
 	struct duel_result *result;
 	struct memory arrays[ARRAYS];
-	uint64_t sample; /* elements by the plain loop */
-	float *plain;    /* what it found */
+	uint64_t sample; /* elements that the plain loop computes */
+	float *plain;    /* results of the plain loop */
 	unsigned draw;
 	uint64_t seed; /* of this draw */
 };
@@ -83,11 +82,11 @@ static void release(struct bout *b)
 /* ---- Lines ---- */
 
 struct line {
-	const float *a, *b; /* a row of A, a column of B, and from one element to the next */
+	const float *a, *b; /* a row of A, a column of B, and their strides along K */
 	uint64_t a_step, b_step;
 };
 
-/* Of element `at` of C as it lies in memory. */
+/* Return the row and column of element `at` of C in memory. */
 static uint64_t row_of(const struct duel *d, uint64_t at)
 {
 	return d->transposed[C] ? at % d->m : at / d->n;
@@ -123,8 +122,8 @@ static void fill_inputs(struct bout *b)
 }
 
 /*
- * C0 is a multiple of a term of its own sum, about as large as the sum of many; where it is not to be read, NaN
- * shows that it was.
+ * Sets C0 to a multiple of a term of its own sum, about as large as a sum of many. If C0 must not be read, NaN
+ * reveals that it was.
  */
 static void fill_output(struct bout *b)
 {
@@ -197,7 +196,7 @@ static bool multiply(struct bout *b, enum array to, const char *kernel)
 	                                                           : fail(b, "check()", why);
 }
 
-/* Which kernel would run; false if none, or the peer itself. */
+/* Finds which kernel would run. Returns false if none, or the peer itself. */
 static bool find_kernel(struct bout *b)
 {
 	const enum array arrays[] = {A, B, C};
@@ -221,7 +220,7 @@ static bool find_kernel(struct bout *b)
 	return result->outcome == DUEL_FOUGHT;
 }
 
-/* ---- The yardstick ---- */
+/* ---- The float64 result ---- */
 
 static void widen(struct bout *b, enum array to, enum array from, bool absolute)
 {
@@ -289,7 +288,7 @@ static bool find_exact(struct bout *b)
 
 /* ---- The plain loop ---- */
 
-/* The elements of a sample lie evenly over C; all of them where it is as large as C. */
+/* Returns the place of element i of a sample, which is spread evenly over C; all of C if it is as large. */
 static uint64_t sample_at(const struct bout *b, uint64_t i)
 {
 	return i * elements_of(b->d, C) / b->sample;
@@ -305,7 +304,7 @@ static uint64_t sample_size(const struct duel *d)
 	return n < most ? n : most;
 }
 
-/* Every operation after the sum is rounded: the program is compiled without contraction. */
+/* Rounds every operation after the sum: the program is compiled without contraction. */
 static float add_plainly(const struct bout *b, uint64_t at)
 {
 	struct line l = line_of(b, at);
@@ -353,7 +352,7 @@ static const char *class_of(float x)
 	return isfinite(x) ? "finite" : x > 0 ? "Inf" : "-Inf";
 }
 
-/* A sample for the plain loop is all of C here. */
+/* Here the plain loop's sample is all of C. */
 static void compare_classes(struct bout *b)
 {
 	struct duel_result *result = b->result;
@@ -370,7 +369,9 @@ static void compare_classes(struct bout *b)
 	}
 }
 
-/* The kernel comes last: its operands may be spoiled, and until then C holds what the plain loop reads. */
+/*
+ * Runs the kernel last, since its operands may be modified, and C holds what the plain loop reads until then.
+ */
 static bool fight_once(struct bout *b)
 {
 	bool classes = distribution_is_classes(b->d->distribution);

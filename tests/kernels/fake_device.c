@@ -1,8 +1,7 @@
 /*
- * fake_device: a driver for a device with memory of its own, without a device: its memory is this process's,
- * and its kernels are the CPU's. So whatever a plan forgets to upload, download or keep in step is seen on any
- * machine: the memory is full of NaN before a run, and kernels get no address of host memory but by a plan's
- * decision.
+ * fake_device: a driver of a simulated device with its own memory, which is this process's; its kernels are the
+ * CPU's. So any machine shows what a plan forgets to upload, download or keep consistent. Its memory is full of
+ * NaN before a run, and kernels get addresses of host memory only if the plan decides so.
  *
  *     check_kernels --module fake_device.so
  */
@@ -45,7 +44,7 @@ static void fake_close(struct backend_device *dev)
 	free(dev);
 }
 
-/* Rates and limits so low that small problems are cut, staged, and used in place. */
+/* Reports rates and limits so low that small problems are cut, staged, and used in place. */
 static void fake_describe(const struct backend_device *dev, struct device_info *ret)
 {
 	(void)dev;

@@ -1,40 +1,48 @@
 /*
- * judge.c: what is right.
+ * judge.c: decides whether results are right.
  *
  * gemm: with T = |alpha| |A| |B| + |beta| |C| and C64 the product in float64 of the very same operands,
  *
  *     |C - C64| <= T * ((8 + 2 R) u + 2.5 v) + w (|C64| + |alpha A B|) + smallest
  *
- * u: unit roundoff of the accumulation (2^-24, f64 2^-53). A sum of K rounded terms may err by K u T, but
- * independent roundings add up like R = sqrt(K); where one term is added K times they are alike, and R = K. 8
- * allows for small K. v: roundoff of operands where the precision lets a kernel round them (tf32 2^-11, bf16
- * 2^-8). w: roundoff of a 16-bit result; cuBLAS may round the product to it before it adds beta C (without
- * that, |alpha A B| is left out). smallest: K + 2 of the smallest normal numbers, for kernels that flush
- * subnormals. Where C64 is NaN or infinite the kernel's must be the same. Not judged: elements for which T
- * comes near the largest number, as there the order of summing decides.
+ *   u         unit roundoff of the accumulation (2^-24, f64 2^-53). A sum of K rounded terms may err by K u T,
+ *             but independent roundings add up like R = sqrt(K). If one term is added K times the roundings are
+ *             alike, and R = K. 8 allows for small K.
+ *   v         roundoff of operands if the precision lets a kernel round them (tf32 2^-11, bf16 2^-8)
+ *   w         roundoff of a 16-bit result. cuBLAS may round the product to it before it adds beta C; otherwise
+ *             |alpha A B| is left out.
+ *   smallest  K + 2 of the smallest normal numbers, for kernels that flush subnormals
+ *
+ * If C64 is NaN or infinite, C must be the same. Elements for which T comes near the largest number are not
+ * judged: there the order of summing decides.
  *
  * softmax: with peak = max |scale x| of the row, t = ln of the result,
  *
  *     |y - y64| <= 2^-24 y64 (16 + 3 |t| + 3 ln(n) + 2 peak) + w y64 + smallest
  *
- * 2 peak: one rounding of scale * x, as a kernel may round it before it subtracts the maximum; 3 |t|: the
- * rounding of t itself and the argument reduction of exp. w: the roundoff of a 16-bit result. smallest: two of
- * the smallest normal numbers of f32, for kernels that flush subnormals, and half the distance of f16's
- * subnormals. For the logarithm the same as an absolute error.
+ *   2 peak    one rounding of scale * x, as a kernel may round it before it subtracts the maximum
+ *   3 |t|     the rounding of t itself and the argument reduction of exp
+ *   w         roundoff of a 16-bit result
+ *   smallest  two of the smallest normal numbers of f32, for kernels that flush subnormals, and half the
+ *             distance of f16's subnormals
  *
- * Of f64 the same with 2^-53, a few roundings more, and those of the sum: 8 sqrt(n), or n of equal terms.
+ * For the logarithm the bound is the same as an absolute error.
  *
- * reduce: of the largest the very number. Of a sum or mean, with T the sum of |x|, times the mean's 1 / n,
+ * For f64 it is the same with 2^-53, a few more roundings, and those of the sum: 8 sqrt(n), or n for equal
+ * terms.
+ *
+ * reduce: the largest must be the very number. For a sum or mean, with T the sum of |x|, times 1 / n for a
+ * mean,
  *
  *     |y - y64| <= 16 * 2^-24 T + w |y64| + smallest
  *
  * 16: kernels add some hundred terms in f32 before float64 takes over, and their roundings add up like the root
- * of that. Not judged: sums that come near the largest number.
+ * of that. Sums that come near the largest number are not judged.
  *
- * Ops that have bounds() (kernel.h): that, the roundoff of a 16-bit result, and smallest as for softmax.
+ * Ops with bounds() (kernel.h): these bounds, the roundoff of a 16-bit result, and smallest as for softmax.
  *
- * transpose and copy: the same bits. Any other op: the one correctly rounded result, which the reference has. A
- * sum or product in f32 rounded to f16 or bf16 is that, too (add/op.c, multiply/op.c).
+ * transpose and copy: the same bits. Any other op: the correctly rounded result, which the reference computes.
+ * A sum or product in f32 rounded to f16 or bf16 is that too (add/op.c, multiply/op.c).
  */
 #include <float.h>
 #include <math.h>
@@ -94,7 +102,7 @@ bool judge_surroundings(struct space *s, const struct view *const views[], unsig
 	return equal_images(s->host, s->expected, s->bytes, why);
 }
 
-/* Sees that the reference wrote nothing but outputs. */
+/* Checks that the reference wrote only outputs. */
 static bool wrote_outputs_only(const struct problem *p, struct space *s, char why[CHECK_TEXT_BYTES])
 {
 	const struct op *op = p->args.op;
@@ -135,7 +143,10 @@ static double *dense_copy(const struct view *v, bool absolute)
 	return copy;
 }
 
-/* The op in float64 on dense copies of the operands; of absolute values if asked. NULL when memory is short. */
+/*
+ * Runs the op in float64 on dense copies of the operands, or of their absolute values. Returns NULL if out of
+ * memory.
+ */
 static double *run_wide(const struct op_args *args, bool absolute)
 {
 	struct op_args wide = *args;
@@ -162,7 +173,7 @@ static double *run_wide(const struct op_args *args, bool absolute)
 	return NULL;
 }
 
-/* |alpha| |A| |B| + |beta| |C| in float64. */
+/* Computes |alpha| |A| |B| + |beta| |C| in float64. */
 static double *gemm_total(const struct op_args *args)
 {
 	struct op_args absolute = *args;
@@ -204,7 +215,7 @@ static struct rounding rounding_of(const struct op_args *args)
 	return r;
 }
 
-/* R, as above. */
+/* Returns R of the comment above. */
 static double roundings_of_sum(const struct op_args *args)
 {
 	double k = (double)args->views[0].shape[2];
@@ -216,7 +227,7 @@ static double roundings_of_sum(const struct op_args *args)
 static double gemm_bound(const struct rounding *r, double exact, double total, double rounded, double k,
                          double roundings, bool huge)
 {
-	/* tf32 and bf16 operands may round a denormal to 0, and Inf times that is NaN where Inf was due. */
+	/* If tf32 or bf16 operands round a denormal to 0, Inf times it is NaN instead of Inf. */
 	if (!isfinite(total) || !isfinite(exact))
 		return huge || r->operand > 0 ? -1 : 0;
 	if (total > r->largest)
@@ -225,7 +236,7 @@ static double gemm_bound(const struct rounding *r, double exact, double total, d
 	       (k + 2) * r->smallest;
 }
 
-/* alpha A B in float64. */
+/* Computes alpha A B in float64. */
 static double *gemm_product(const struct op_args *args)
 {
 	struct op_args product = *args;
@@ -255,7 +266,7 @@ static bool oracle_gemm(struct oracle *o, const struct problem *p)
 
 /* ---- softmax ---- */
 
-/* Half the distance from 1 to the next number, for types to which f32 is rounded. */
+/* Returns half the distance from 1 to the next number, for types to which f32 is rounded. */
 static double result_roundoff(kops_dtype dtype)
 {
 	return dtype == KOPS_F16 ? 0x1p-11 : dtype == KOPS_BF16 ? 0x1p-8 : 0;
@@ -268,7 +279,7 @@ static double largest_finite(kops_dtype dtype)
 	return dtype == KOPS_F16 ? 65504 : dtype == KOPS_BF16 ? 0x1.fep127 : (double)FLT_MAX;
 }
 
-/* By how many roundings a sum of elements of v's last axis, made in f64, may be off if they are f64 too. */
+/* Returns how many roundings a sum in f64 over v's last axis may be off, if the elements are f64 too. */
 static double roundings_in_f64(const struct view *v)
 {
 	double n = (double)v->shape[3];
@@ -305,7 +316,10 @@ static double softmax_bound(const struct op_args *args, double exact, double pea
 	       2 * (double)FLT_MIN + (dtype == KOPS_F16 ? 0x1.02p-25 : 0);
 }
 
-/* A logarithm beyond the type's range is infinite; at its very end it may be either, and is not judged. */
+/*
+ * A logarithm beyond the type's range is infinite. At the very end of the range it may be either, and is not
+ * judged.
+ */
 static void settle_overflow(double *exact, double *bound, kops_dtype dtype)
 {
 	double largest = largest_finite(dtype);
@@ -320,7 +334,10 @@ static void settle_overflow(double *exact, double *bound, kops_dtype dtype)
 	}
 }
 
-/* After check() the last of four axes is the row: one row's elements follow each other in row-major order. */
+/*
+ * After check() the last of four axes is the row, so the elements of a row follow each other in row-major
+ * order.
+ */
 static bool oracle_softmax(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
@@ -363,7 +380,7 @@ static double reduce_bound(const struct op_args *args, int64_t x0, double exact)
 	if (x->dtype == KOPS_F64)
 		return sum > DBL_MAX / 4 ? -1
 		                         : (16 + roundings_in_f64(x)) * 0x1p-53 * sum * p->scale + 2 * DBL_MIN;
-	/* Parts of a cut sum go on from what is in y, in f32. A mean is divided before. */
+	/* Parts of a cut sum continue from y in f32. A mean is divided before. */
 	if (p->kind == KOPS_SUM && sum > (double)largest_finite(KOPS_BF16))
 		return -1;
 	return 16 * 0x1p-24 * sum * p->scale + 1.01 * fmax(result_roundoff(x->dtype), 0x1p-24) * fabs(exact) +
@@ -390,7 +407,7 @@ static bool oracle_reduce(struct oracle *o, const struct problem *p)
 
 /* ---- Oracles ---- */
 
-/* One that says itself how far results may lie off. */
+/* Uses the op's own bounds(). */
 static bool oracle_bounded(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
@@ -416,7 +433,7 @@ static bool oracle_bounded(struct oracle *o, const struct problem *p)
 	return true;
 }
 
-/* What the reference wrote, and nothing else. */
+/* Expects what the reference wrote, and nothing else. */
 static bool oracle_expected(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, true);
@@ -479,7 +496,7 @@ void oracle_free(struct oracle *o)
 
 /* ---- Verdicts ---- */
 
-/* The error as a part of the bound; above 1: wrong. */
+/* Returns the error relative to the bound; above 1: wrong. */
 static double weigh(double got, double exact, double bound)
 {
 	if (bound < 0)
@@ -513,7 +530,7 @@ static bool judge_bits(const struct problem *p, unsigned out, struct verdict *re
 	return true;
 }
 
-/* first: its first element among those of all outputs. */
+/* first: the output's first element among those of all outputs. */
 static bool judge_values(const struct oracle *o, uint64_t first, const struct problem *p, unsigned out,
                          struct verdict *ret)
 {

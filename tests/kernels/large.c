@@ -1,11 +1,13 @@
 /*
- * large.c: outputs of more than 2^31 elements, so that an index kept in 32 bits shows: an odd shape, one
- * that vectors and tiles of 128 fit, and one of more rows than a grid has blocks along y. Inputs and outputs
- * are RESIDENT and shared by all kernels; they never travel. The output is poisoned before each run and
- * compared at some 10^6 places: two random lattices over all of it, both ends, and the bytes beside them.
+ * large.c: checks outputs of more than 2^31 elements, to find indices kept in 32 bits. The shapes are an odd
+ * one, one that fits vectors and tiles of 128, and one of more rows than a grid has blocks along y.
  *
- * Inputs repeat one block of PERIOD elements. PERIOD is prime and no divisor of 2^31 or 2^32 is near
- * it, so that a wrapped index finds another value.
+ * Inputs and outputs are RESIDENT and shared by all kernels; they are never transferred. The output is poisoned
+ * before each run and compared at some 10^6 places: two random lattices over all of it, both ends, and the
+ * bytes beside them.
+ *
+ * Inputs repeat one block of PERIOD elements. PERIOD is prime and no divisor of 2^31 or 2^32 is near it, so a
+ * wrapped index finds another value.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 #define SHIFT        8       /* elements between the two inputs of add: vectors stay aligned */
 #define GUARD        4096ull /* poisoned bytes before and after the output */
 #define PLACES       500000  /* of one lattice, about */
-#define ACROSS       700     /* columns of a lattice, at most */
+#define ACROSS       700     /* most columns of a lattice */
 #define END          2000    /* elements compared at each end */
 #define PLAN_MAX_US  5e6
 
@@ -29,7 +31,10 @@ struct shape {
 
 static const struct shape shapes[] = {{65537, 32771}, {65664, 32896}, {67108867, 33}};
 
-/* K of gemm: some kernels refuse less than 64, and one less than 768; A must not outgrow the output. */
+/*
+ * Returns K of gemm: some kernels refuse less than 64, and one less than 768. A must not be larger than the
+ * output.
+ */
 static uint64_t depth_of(const struct shape *s)
 {
 	if (s->rows > 1 << 20)
@@ -41,7 +46,7 @@ static uint64_t depth_of(const struct shape *s)
 
 /* ---- Values ---- */
 
-/* Multiples of 1/64 in [-1, 3): exact in every dtype, and so are the sums and products below in f32. */
+/* Returns a multiple of 1/64 in [-1, 3): exact in every dtype, as are the sums and products below in f32. */
 static double value(uint64_t i)
 {
 	return (double)(i % PERIOD % 251) / 64 - 1;
@@ -71,7 +76,7 @@ static double want_product(const struct shape *s, uint64_t i, uint64_t j)
 	return sum;
 }
 
-/* The sum of exp over elements 0 … n - 1, from that of one block. */
+/* Returns the sum of exp over elements 0 … n - 1, from that of one block. */
 static double sum_exp(uint64_t n)
 {
 	static double sums[PERIOD + 1];
@@ -83,13 +88,15 @@ static double sum_exp(uint64_t n)
 
 static double want_softmax(const struct shape *s, uint64_t i, uint64_t j)
 {
-	/* From the block in which the row starts: differences of sums over all rows would lose digits. */
+	/*
+	 * Counts from the block in which the row starts: differences of sums over all rows would lose digits.
+	 */
 	uint64_t first = i * s->cols % PERIOD;
 
 	return exp(value(first + j)) / (sum_exp(first + s->cols) - sum_exp(first));
 }
 
-/* ---- Problems: views over the input and, last, the output ---- */
+/* ---- Problems: views of the input and, last, the output ---- */
 
 static struct view dense(kops_dtype dtype, uint64_t rows, uint64_t cols)
 {
@@ -132,10 +139,10 @@ static void views_gemm(struct op_args *args, kops_dtype dtype, const struct shap
 static const struct large {
 	const char *op;
 	kops_dtype dtypes[2];
-	/* Inputs and parameters for an output of this shape. */
+	/* Sets inputs and parameters for an output of this shape. */
 	void (*views)(struct op_args *args, kops_dtype dtype, const struct shape *s);
 	double (*want)(const struct shape *s, uint64_t i, uint64_t j);
-	double tolerance; /* relative, in f32; 16-bit results may be a neighbour then */
+	double tolerance; /* relative, in f32; 16-bit results may then be a neighbour */
 } larges[] = {
     {"copy", {KOPS_F32, KOPS_F16}, views_same, want_same, 0},
     {"add", {KOPS_F32, KOPS_F16}, views_add, want_sum, 0},
@@ -148,12 +155,12 @@ static const struct large {
 
 /* ---- Memory ---- */
 
-/* All of one dtype at a time. */
+/* Memory for one dtype at a time. */
 struct arena {
 	struct target *t;
 	kops_dtype dtype;
 	struct space block;    /* RESIDENT: PERIOD elements, then GUARD bytes of poison */
-	struct space places;   /* SHARED: what is fetched from the output */
+	struct space places;   /* SHARED: places fetched from the output */
 	struct memory in, out; /* RESIDENT; the output lies between two guards */
 };
 
@@ -186,7 +193,7 @@ static int copy(struct arena *a, struct view to, struct view from, char why[WHY_
 	return rc;
 }
 
-/* The block over and over. */
+/* Repeats the block. */
 static int fill_input(struct arena *a, char why[WHY_BYTES])
 {
 	uint64_t times = in_elements() / PERIOD;
@@ -195,7 +202,7 @@ static int fill_input(struct arena *a, char why[WHY_BYTES])
 	            strided(&a->block.memory, 0, a->dtype, times, PERIOD, 0, 1), why);
 }
 
-/* The whole output and its guards; elements of two bytes are poisoned by fours. */
+/* Poisons the whole output and its guards; elements of two bytes are poisoned by fours. */
 static int poison_output(struct arena *a, char why[WHY_BYTES])
 {
 	const uint64_t width = GUARD / sizeof(float), rows = a->out.bytes / GUARD;
@@ -277,7 +284,7 @@ static bool is_right(const struct judged *c, int64_t place, uint64_t i, uint64_t
 	return false;
 }
 
-/* rows × cols elements of the output from element `first` on, into places. */
+/* Fetches rows × cols elements of the output from element `first` on. */
 static bool fetch(const struct judged *c, uint64_t first, uint64_t rows, uint64_t cols, uint64_t row_stride,
                   uint64_t col_stride)
 {
@@ -295,11 +302,11 @@ static bool fetch(const struct judged *c, uint64_t first, uint64_t rows, uint64_
 	return rc == 0;
 }
 
-/* Every so many rows and columns from a random place on. */
+/* Compares every so many rows and columns from a random place on. */
 static bool compare_lattice(const struct judged *c, struct random *r)
 {
 	uint64_t cols = c->s->cols < ACROSS ? c->s->cols : ACROSS, right = c->s->cols / cols;
-	/* A long sum takes its time. */
+	/* Checks fewer places for long sums, which take time. */
 	uint64_t places =
 	    c->l->want == want_product && depth_of(c->s) > 64 ? PLACES * 64 / depth_of(c->s) : PLACES;
 	uint64_t rows = c->s->rows < places / cols ? c->s->rows : places / cols, down = c->s->rows / rows;
@@ -325,7 +332,7 @@ static bool compare_run(const struct judged *c, uint64_t first)
 	return true;
 }
 
-/* Bytes `at` … at + GUARD of the output's memory. */
+/* Compares bytes `at` … at + GUARD of the output's memory. */
 static bool compare_guard(const struct judged *c, uint64_t at)
 {
 	const unsigned char *bytes = c->a->places.host;
@@ -365,7 +372,7 @@ struct tally {
 	char reason[WHY_BYTES]; /* of the last refusal */
 };
 
-/* 0: it ran. */
+/* Returns 0 if it ran. */
 static int run_kernel(struct arena *a, const struct large *l, const struct shape *s, const char *kernel,
                       struct tally *tally, char why[CHECK_TEXT_BYTES])
 {
@@ -423,7 +430,7 @@ static bool is_wanted(const struct options *o, const struct large *l)
 	return !o->op || strcmp(o->op, l->op) == 0;
 }
 
-/* The oracle of the CPU takes a minute for each shape: only if asked for. */
+/* The CPU's reference takes a minute for each shape, so it runs only if named. */
 static bool is_kernel_wanted(const struct options *o, const char *kernel)
 {
 	return o->kernel ? strcmp(o->kernel, kernel) == 0 : strcmp(kernel, "reference") != 0;
@@ -444,7 +451,7 @@ static bool takes(const struct large *l, kops_dtype dtype)
 	return l->dtypes[0] == dtype || l->dtypes[1] == dtype;
 }
 
-/* 1 if there is no memory. */
+/* Returns 1 if there is no memory. */
 static unsigned check_dtype(struct target *t, const struct options *o, kops_dtype dtype,
                             struct tally tallies[LARGES][KERNELS_MAX])
 {
@@ -466,7 +473,7 @@ static unsigned check_dtype(struct target *t, const struct options *o, kops_dtyp
 	return rc < 0;
 }
 
-/* How many of the kernels failed. One that takes too long may; one that refuses everything may not. */
+/* Returns how many kernels failed. A kernel may take too long, but may not refuse everything. */
 static unsigned print_tallies(const struct target *t, const struct options *o, const struct large *l,
                               const struct tally tallies[KERNELS_MAX])
 {

@@ -1,4 +1,4 @@
-/* problem.c: random problems: their memory, layouts and values. */
+/* problem.c: makes random problems: their memory, layouts and values. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "common/half.h"
 
 #define GUARD_BYTES 64
-#define STORAGE_MAX (1u << 30) /* of one operand, but for large problems */
+#define STORAGE_MAX (1u << 30) /* bytes of one operand, except for large problems */
 
 /* ---- Spaces ---- */
 
@@ -109,7 +109,7 @@ void layout_random(struct view *v, bool output, struct random *r)
 	}
 }
 
-/* `gap` elements behind the next address that vectors are aligned to. */
+/* Places the view `gap` elements behind the next address that vectors are aligned to. */
 static void place_behind(struct view *v, uint64_t *used, uint64_t gap)
 {
 	uint64_t size = dtype_size(v->dtype), below = 0, above = 0;
@@ -137,7 +137,7 @@ enum profile { ORDINARY, INTEGERS, WIDE, SPECIAL, HUGE_VALUES, PROFILES, LARGEST
 
 static const double specials[] = {NAN,     INFINITY,    -INFINITY, 0,       -0.0,    0x1p-149,
                                   0x1p-24, -0x1.8p-130, 1,         0x1p-15, -0x1p-14};
-#define NOT_FINITE 3 /* the first of them */
+#define NOT_FINITE 3 /* the first profile with NaN or Inf */
 
 static double special_value(struct random *r)
 {
@@ -151,7 +151,7 @@ static double huge_value(kops_dtype dtype, struct random *r)
 	return random_unit(r) < 0 ? -size : size;
 }
 
-/* Two of them leave the range, and their mean does not. */
+/* Two such numbers leave the range, but their mean does not. */
 static double largest_value(kops_dtype dtype, struct random *r)
 {
 	double size = dtype == KOPS_F16 ? 65504 : 3e38;
@@ -182,7 +182,7 @@ static double value(enum profile profile, kops_dtype dtype, struct random *r)
 	return x;
 }
 
-/* Whatever bits: of what ops move and do not look at. */
+/* Fills with any bits, for ops that move elements without reading them. */
 static void fill_bytes(unsigned char *at, size_t n, struct random *r)
 {
 	while (n-- > 0)
@@ -211,7 +211,7 @@ static void fill(const struct problem *p, unsigned i, enum profile profile, stru
 	while (view_step(v, index));
 }
 
-/* NaN, Inf or -Inf in one place at least. True if there is an element. */
+/* Puts NaN, Inf or -Inf in at least one place. Returns true if there is an element. */
 static bool spoil(const struct problem *p, unsigned i, struct random *r)
 {
 	const struct view *v = &p->args.views[i];
@@ -225,7 +225,7 @@ static bool spoil(const struct problem *p, unsigned i, struct random *r)
 	return true;
 }
 
-/* A run of -Inf from any element on, as masks leave them: part of a row, or all of one and parts of others. */
+/* Puts a run of -Inf anywhere, as masks do: over part of a row, or all of one and parts of others. */
 static void mask(const struct problem *p, unsigned i, struct random *r)
 {
 	const struct view *v = &p->args.views[i];
@@ -254,7 +254,7 @@ static enum profile random_profile(const struct problem *p, struct random *r)
 
 /* ---- Problems ---- */
 
-/* Lines of whole vectors, dense but for that. by_columns: column-major. */
+/* Makes lines whole vectors, and dense otherwise. by_columns: column-major. */
 static void align_lines(struct view *v, bool by_columns)
 {
 	uint32_t along = by_columns ? v->rank - 2 : v->rank - 1;
@@ -274,8 +274,8 @@ static void align_lines(struct view *v, bool by_columns)
 }
 
 /*
- * Kernels have their fast ways for what random problems seldom are: aligned lines, and, if `full`, dense, all
- * extents multiples of a vector. Extents of 1 repeat, and stay.
+ * Makes what random problems rarely are, since kernels have fast paths for it: aligned lines and, if `full`,
+ * dense views whose extents are multiples of a vector. Extents of 1 repeat, and stay.
  */
 static void make_neat(struct view *v, bool full, struct random *r)
 {
@@ -289,8 +289,10 @@ static bool same_shape(const struct view *a, const struct view *b)
 	return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0;
 }
 
-/* Whether the op lets its first output be the very view `twin`, and each input before it that is this view,
- * too. */
+/*
+ * Returns true if the op lets its first output be the same view as `twin`, and so each earlier input that is
+ * this view.
+ */
 static bool may_replace(const struct problem *p, unsigned out, unsigned twin)
 {
 	bool may = view_is_injective(&p->args.views[twin]);
@@ -301,7 +303,9 @@ static bool may_replace(const struct problem *p, unsigned out, unsigned twin)
 	return may;
 }
 
-/* Whether view i may be the very view `twin`: any two inputs may; of outputs the first, where its op allows it.
+/*
+ * Returns true if view i may be the same view as `twin`: any two inputs may; of outputs only the first, if its
+ * op allows it.
  */
 static bool may_be(const struct problem *p, unsigned i, unsigned twin)
 {
@@ -313,7 +317,7 @@ static bool may_be(const struct problem *p, unsigned i, unsigned twin)
 	return !op_is_output(op, i) || (i == op_first_output(op) && may_replace(p, i, twin));
 }
 
-/* Which earlier view this one is to be identical with; -1: none. */
+/* Returns which earlier view this one should be identical with; -1: none. */
 static int twin_of(const struct problem *p, unsigned i, struct random *r)
 {
 	if (i == 0 || !random_chance(r, op_is_output(p->args.op, i) ? 30 : 10))
@@ -378,7 +382,7 @@ static void fill_views(struct problem *p, struct random *r)
 		mask(p, 0, r);
 	if (profile == SPECIAL)
 		p->special = spoil(p, (unsigned)random_below(r, n), r);
-	/* Else the outputs stay poisoned; twins of inputs are filled already. */
+	/* The outputs stay poisoned otherwise; twins of inputs are filled already. */
 	for (unsigned i = n; i < p->args.op->n_operands; i++)
 		if (p->args.op->operands[i].role == OPERAND_UPDATED && op_reads_output(&p->args, i))
 			fill(p, i, profile, r);
@@ -408,7 +412,7 @@ bool problem_make(struct problem *p, const struct op *op, unsigned large, struct
 	for (unsigned i = 0; neat && i < op->n_operands; i++)
 		if (!view_is_absent(&p->args.views[i]))
 			make_neat(&p->args.views[i], full, r);
-	/* Gaps between lines are lost on the way from host memory. */
+	/* Gaps between lines are lost when operands are copied from host memory. */
 	return problem_complete(p, neat, neat && !full, r);
 }
 

@@ -1,4 +1,4 @@
-/* shapes.c: shapes, strides and parameters of random problems, op by op. */
+/* shapes.c: makes shapes, strides and parameters of random problems, op by op. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,14 +10,14 @@
 #define PRODUCT_MAX (1u << 20)
 #endif
 #define ELEMENTS_MAX   (1u << 17) /* enough for several threads */
-#define LARGE_ROWS_MAX 10000000   /* the same of many long rows: more than all multiprocessors hold at a time */
+#define LARGE_ROWS_MAX 10000000   /* the same for many long rows: more than all multiprocessors hold at once */
 
 static uint64_t pick(const uint64_t *from, size_t n, struct random *r)
 {
 	return from[random_below(r, n)];
 }
 
-/* Where kernels' tiles and vectors end: at, just below or just above one, two, three or four of them. */
+/* Returns an extent where kernels' tiles and vectors end: at, just below or just above one to four of them. */
 static uint64_t edge_extent(struct random *r)
 {
 	static const uint64_t tiles[] = {8, 16, 32, 64, 128, 256};
@@ -43,7 +43,7 @@ static uint64_t random_extent(struct random *r)
 	return edge_extent(r);
 }
 
-/* Rows so long that kernels change their ways: around powers of two and what lies between, or any. */
+/* Returns a row length at which kernels change their method: around powers of two and between, or any. */
 static uint64_t long_extent(struct random *r)
 {
 	static const uint64_t edges[] = {1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 65536, 98304};
@@ -53,7 +53,7 @@ static uint64_t long_extent(struct random *r)
 	return random_chance(r, 50) ? 1 + random_below(r, 20000) : 20000 + random_below(r, 60000);
 }
 
-/* Smaller, but as near to a tile's end as before. */
+/* Makes an extent smaller, but as near to a tile's end as before. */
 static uint64_t shrink(uint64_t extent)
 {
 	if ((extent + 1) % 16 == 0)
@@ -63,8 +63,10 @@ static uint64_t shrink(uint64_t extent)
 	return extent % 16 == 0 ? extent / 2 : extent * 2 / 3;
 }
 
-/* Shrinks the largest extents until the product is at most `most`. An extent of 0 is none: strides may still be
- * those of the others, and so is the memory. */
+/*
+ * Shrinks the largest extents until the product is at most `most`. An extent of 0 counts as none: strides, and
+ * so the memory, may still be those of the others.
+ */
 static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
 {
 	for (;;) {
@@ -95,13 +97,13 @@ static kops_dtype random_dtype(struct random *r)
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
 }
 
-/* For ops that move elements. */
+/* Returns a type for ops that move elements. */
 static kops_dtype random_moved(struct random *r)
 {
 	return (kops_dtype)(DTYPE_FIRST + random_below(r, KOPS_C128));
 }
 
-/* For ops without f64. */
+/* Returns a type for ops without f64. */
 static kops_dtype random_narrow(struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F32, KOPS_F16, KOPS_BF16};
@@ -109,7 +111,7 @@ static kops_dtype random_narrow(struct random *r)
 	return dtypes[random_below(r, sizeof dtypes / sizeof dtypes[0])];
 }
 
-/* One of the usual scalars, or any. */
+/* Returns one of the usual scalars, or any. */
 static double random_scalar(struct random *r)
 {
 	static const double usual[] = {0, 1, 1, -1, 0.5};
@@ -127,7 +129,7 @@ static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows,
 	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
 }
 
-/* Those whose numbers have a wide range have sums of any length: some kernels do long ones otherwise. */
+/* Products of a wide range of numbers have sums of any length: some kernels compute long ones differently. */
 static void large_product(uint64_t mnk[3], bool wide, struct random *r)
 {
 	mnk[0] = 768 + random_below(r, 300);
@@ -183,7 +185,7 @@ static void shape_gemm(struct problem *p, struct random *r)
 	p->args.params.gemm.precision = large ? KOPS_PRECISION_F32 : random_precision(r);
 }
 
-/* rank min … 4; the last extent is often long. */
+/* Makes ranks from min to 4; the last extent is often long. */
 static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct random *r)
 {
 	uint32_t rank = min + (uint32_t)random_below(r, KOPS_RANK_MAX - min + 1);
@@ -198,7 +200,7 @@ static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct
 	return rank;
 }
 
-/* Few rows or many, of a length that several multiprocessors share; `most` elements in all. */
+/* Makes few rows or many, of a length that several multiprocessors share; `most` elements in all. */
 static uint32_t shared_rows(uint64_t shape[KOPS_RANK_MAX], uint64_t most, struct random *r)
 {
 	shape[1] = 33000 + random_below(r, most > 1000000 && random_chance(r, 50) ? 370000 : 70000);
@@ -206,7 +208,7 @@ static uint32_t shared_rows(uint64_t shape[KOPS_RANK_MAX], uint64_t most, struct
 	return 2;
 }
 
-/* Elements of a row side by side, the rows as far apart in both views. */
+/* Makes the elements of a row adjacent, and the rows equally far apart in both views. */
 static void align_rows(struct view *x, struct view *y, struct random *r)
 {
 	x->strides[1] = y->strides[1] = 1;
@@ -237,7 +239,7 @@ static void exchange(uint64_t *a, uint64_t *b)
 	*b = old;
 }
 
-/* Whole tiles of 64 or 128 on both sides now and then, or one element more or less. */
+/* Makes whole tiles of 64 or 128 on both sides now and then, or one element more or less. */
 static uint64_t tiles_extent(struct random *r)
 {
 	return 64 * (1 + random_below(r, 5)) + (random_chance(r, 60) ? 0 : random_below(r, 3) - 1);
@@ -273,7 +275,7 @@ static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t
 	return new_view(dtype, rank - drop, kept, false, r);
 }
 
-/* One array of so many elements that vectors of 4 fit just so, or with some left. */
+/* Makes one array whose length fits vectors of 4 exactly, or leaves a rest. */
 static uint32_t array_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
 {
 	uint64_t vectors = 1 + (random_chance(r, 50) ? random_below(r, 300) : random_below(r, 30000));
@@ -303,7 +305,7 @@ static void shape_copy(struct problem *p, struct random *r)
 	p->args.views[1] = new_view(dtype, rank, shape, true, r);
 }
 
-/* y without the last axis, or with one index there. */
+/* Makes y without the last axis, or with one index there. */
 static void shape_reduce(struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_dtype(r);
@@ -337,7 +339,7 @@ static void set_shape(struct view *v, uint32_t rank, const uint64_t *shape)
 	view_make_dense(v);
 }
 
-/* Whether the op takes these inputs, and its first output has this shape. */
+/* Returns true if the op takes these inputs and gives its first output this shape. */
 static bool gives(const struct op_args *args, uint32_t rank, const uint64_t *shape)
 {
 	struct op_args trial = *args;
@@ -348,7 +350,7 @@ static bool gives(const struct op_args *args, uint32_t rank, const uint64_t *sha
 	       memcmp(y->shape, shape, rank * sizeof *shape) == 0;
 }
 
-/* Smaller, where the op still takes it: without leading axes, some of one index. */
+/* Makes an input smaller if the op still takes it: without leading axes, some of one index. */
 static void shrink_input(struct op_args *args, unsigned v, uint32_t rank, const uint64_t *shape,
                          struct random *r)
 {
@@ -384,7 +386,7 @@ static kops_dtype operand_dtype(const struct op_args *args, unsigned v, struct r
 	return shares ? args->views[o->dtype_of].dtype : dtype_among(o->dtypes, r);
 }
 
-/* Absent, or with as many of the last axes as the op takes. */
+/* Makes the operand absent, or gives it as many of the last axes as the op takes. */
 static void shape_optional(struct op_args *args, unsigned v, struct random *r)
 {
 	if (random_chance(r, 30))
@@ -393,7 +395,9 @@ static void shape_optional(struct op_args *args, unsigned v, struct random *r)
 	op_fit_optional(args, v, ANY_COUNT);
 }
 
-/* Inputs of one shape, some of them smaller, optional ones as they fit; outputs as the op says. */
+/*
+ * Makes inputs of one shape, some of them smaller, and optional ones as they fit. Outputs follow from the op.
+ */
 static void shape_described(struct problem *p, struct random *r)
 {
 	struct op_args *args = &p->args;
@@ -422,7 +426,7 @@ static void shape_described(struct problem *p, struct random *r)
 			layout_random(&args->views[v], v >= out, r);
 }
 
-/* Ops whose inputs depend on each other otherwise, or whose kernels change their ways at some shapes. */
+/* For ops whose inputs depend on each other otherwise, or whose kernels change their method at some shapes. */
 static const struct shaper shapers[] = {
     {"gemm", shape_gemm, false}, {"softmax", shape_softmax, false}, {"transpose", shape_transpose, false},
     {"add", shape_add, false},   {"copy", shape_copy, false},       {"reduce", shape_reduce, true},

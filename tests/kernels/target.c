@@ -1,4 +1,4 @@
-/* target.c: problems on a device, through the backend vtable as the daemon uses it. */
+/* target.c: runs problems on a device, through the backend vtable as the daemon does. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ const struct backend *target_backend(const char *module)
 	return module ? open_module(module) : &backend_cpu;
 }
 
-/* 1 if it cannot be opened. */
+/* Returns 1 if it cannot be opened. */
 static unsigned check_one(struct target *t, unsigned index,
                           unsigned (*check)(struct target *t, const void *options), const void *options)
 {
@@ -153,7 +153,7 @@ static int load_shared(struct target *t, struct space *s)
 	return 0;
 }
 
-/* A device without memory of its own has it from whoever owns the device. */
+/* The caller owns the memory of a device without its own. */
 int target_alloc(struct target *t, uint64_t bytes, void **ret_address)
 {
 	if (t->backend->alloc)
@@ -185,7 +185,7 @@ int target_load(struct target *t, struct space *s, char why[WHY_BYTES])
 		return rc;
 	}
 	rc = copy_memory(t, &s->memory, &staging, why);
-	memset(s->host, 0, s->bytes); /* what is found there later came from the device */
+	memset(s->host, 0, s->bytes); /* so that later content must come from the device */
 	return rc;
 }
 

@@ -1,4 +1,4 @@
-/* contest.h: whose errors are larger than chance makes them. */
+/* Tests contest.c: whose errors are larger than chance explains. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #define MANY 1000000
 
-/* Errors of n elements with roughly normal distributions, own times `factor` as large as the peer's. */
+/* Makes errors of n elements with roughly normal distributions, own ones `factor` times the peer's. */
 static struct contest make_contest(uint64_t n, double factor, uint64_t seed)
 {
 	struct contest c = {0};
@@ -63,7 +63,7 @@ static void equal_errors_hold(void **state)
 	}
 }
 
-/* A matrix in which each column errs more or less than the peer's as a whole, the first always more. */
+/* Makes a matrix in which each column as a whole errs more or less than the peer's; the first always more. */
 static struct score columns_that_err_alike(uint64_t rows, uint64_t cols, bool all_more)
 {
 	struct contest c = {0};
@@ -115,7 +115,7 @@ static void an_excess_of_a_half_shows_in_few_elements(void **state)
 	assert_false(score_rms_holds(&s, false));
 }
 
-/* The peer errs by 1 everywhere, the kernel by 0.5 but in `n` elements. */
+/* The peer errs by 1 everywhere; the kernel by 0.5 except in `n` elements. */
 static struct score with_outliers(unsigned n, double error)
 {
 	struct contest c = {0};

@@ -1,6 +1,6 @@
 /*
- * together.c: ops that are alike, in one launch and alone: bit for bit the same. A run that comes once launches
- * its ops one by one; one that comes again launches those that are alike together.
+ * together.c: checks that ops that are alike give the same bits in one launch and alone. A run's first
+ * submission launches its ops one by one; a repeated run launches ops that are alike together.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "check.h"
 #include "common/half.h"
 
-#define ALIGNMENT   256 /* between two ops' operands: none is aligned better than the device's memory */
+#define ALIGNMENT   256 /* between the operands of two ops: none is better aligned than the device's memory */
 #define STORAGE_MAX (384u << 10) /* bytes of one op */
 
 enum outcome { SAME, NOT_TOGETHER, DIFFERENT };
@@ -23,7 +23,9 @@ struct crowd {
 	uint64_t apart[OP_OPERANDS_MAX]; /* bytes from op to op in each space */
 };
 
-/* The same content at first, then each op's own: a little smaller from op to op. NaN and Inf stay. */
+/*
+ * Copies the problem's content, and makes each op's a little smaller than the previous one's. NaN and Inf stay.
+ */
 static void fill_op(struct crowd *c, const struct problem *p, unsigned i, unsigned v)
 {
 	const struct view *from = &p->args.views[v];

@@ -1,7 +1,7 @@
 /*
- * note_calls.c: in a kopsd that is compiled with -finstrument-functions, notes each call on the thread of the
- * loop and each return. At the end they go to the file that $NOTE_CALLS names: words of 8 bytes, twice the
- * function's address, and 1 more for a return.
+ * note_calls.c: in a kopsd compiled with -finstrument-functions, records each call and return on the loop's
+ * thread. At the end it writes them to the file that $NOTE_CALLS names, as words of 8 bytes: twice the
+ * function's address, plus 1 for a return.
  */
 #include <stdbool.h>
 #include <stdint.h>

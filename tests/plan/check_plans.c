@@ -1,14 +1,13 @@
 /*
- * check_plans: what is planned for GPUs on the host - which kernel runs an op, its workspace, how long it
- * takes - for random jobs, empty ones and absurd ones among them, on GPUs that are described and not there. The
- * sources are those of the CUDA module, compiled with checks for overflow, division by zero and conversions out
- * of range.
+ * check_plans: checks what is planned on the host for GPUs: the kernel that runs an op, its workspace, and its
+ * time. Jobs are random, and some are empty or absurd. GPUs are described, not present. The sources are those
+ * of the CUDA module, compiled with checks for overflow, division by zero and conversions out of range.
  *
  *     check_plans [--cases N] [--seed N] [--gpu NAME]
- *     check_plans --module kops-cuda.so      the same decisions as the module's, for the GPU of this machine
+ *     check_plans --module kops-cuda.so      compares with the module's decisions for this machine's GPU
  *
- * Prints a number that stands for all decisions: equal seeds and GPUs give equal numbers.
- * Exit status: 0 right, 1 wrong, 2 usage, 77 no GPU.
+ * Prints a hash of all decisions: equal seeds and GPUs give equal numbers. Exit status: 0 right, 1 wrong, 2
+ * usage, 77 no GPU.
  */
 #include <dlfcn.h>
 #include <getopt.h>
@@ -40,12 +39,12 @@ struct choices {
 	const char *gpu, *module;
 };
 
-/* One GPU's jobs. */
+/* The jobs of one GPU. */
 struct check {
 	const struct described_gpu *gpu;
 	struct planner planner;
-	struct backend_device *cpu; /* which is planned for; NULL: a GPU that is not there */
-	uint64_t decisions;         /* a hash of them */
+	struct backend_device *cpu; /* the CPU device to plan for; NULL: a described GPU */
+	uint64_t decisions;         /* a hash of all decisions */
 	unsigned failed;
 };
 
@@ -74,7 +73,10 @@ static bool is_time(double t)
 	return isfinite(t) && t >= 0;
 }
 
-/* All elements of the op's views, repeated ones too, as eight bytes, their axes filled up to whole tiles. */
+/*
+ * Returns the bytes of all elements of the op's views, repeated ones too, with eight bytes each and axes
+ * rounded up to whole tiles.
+ */
 static double most_bytes(const struct op_args *args)
 {
 	double sum = 0;
@@ -89,7 +91,7 @@ static double most_bytes(const struct op_args *args)
 	return sum;
 }
 
-#define WORKSPACE_BYTES 0x1p26 /* whatever the operands are */
+#define WORKSPACE_BYTES 0x1p26 /* allowed for any operands */
 
 /* ---- One kernel ---- */
 
@@ -111,7 +113,7 @@ static void check_kernel(struct check *c, const struct plan_job *job, unsigned i
 		fail(c, job, i, kernel->name, "workspace", (double)bytes);
 }
 
-/* Where one that goes together is within 1 us of the fastest, no other is a rival. */
+/* If a kernel that goes together is within 1 us of the fastest, no other kernel may be a rival. */
 static void check_company(struct check *c, const struct plan_job *job, unsigned i, const struct op_args *staged,
                           const struct rival *rivals, unsigned n)
 {
@@ -164,7 +166,7 @@ static bool is_empty(const struct run_op *op)
 	return view_elements(op_output_const(&op->args)) == 0;
 }
 
-/* Before and after: what the transfers, all of the run's views, may need. */
+/* Checks what transfers of all of the run's views may need, before and after. */
 static void check_bytes(struct check *c, const struct plan_job *job)
 {
 	double most = 0;
@@ -191,15 +193,15 @@ static void check_planned(struct check *c, const struct plan_job *job)
 	check_bytes(c, job);
 }
 
-/* On these next to everything is long. */
+/* Returns true for GPUs on which almost everything is long. */
 static bool is_slow(const struct described_gpu *gpu)
 {
 	return gpu->multiprocessors < 30;
 }
 
 /*
- * Auto finds a kernel that can be cut, whatever the job, if all of it does not take half a minute. On the CPU
- * pages count too, which may be unequally shared.
+ * Checks that auto finds a kernel that can be cut, for any job of less than half a minute. On the CPU pages
+ * count too, which may be shared unequally.
  */
 static void check_parts(struct check *c, const struct plan_job *job)
 {
@@ -236,7 +238,7 @@ static void note_plan(struct check *c, const struct plan_job *job, int rc)
 	note(c, &job->run.device_bytes, rc == 0 ? sizeof job->run.device_bytes : 0);
 }
 
-/* A plan, which gave rc, does not depend on how far each step of it goes: here one op. */
+/* Checks that a plan, which returned rc, does not depend on the size of its steps: here one op. */
 static void check_steps(struct check *c, struct plan_job *job, int rc)
 {
 	double plan_us = job->run.plan_us;
@@ -252,7 +254,7 @@ static void check_steps(struct check *c, struct plan_job *job, int rc)
 	run_forget_plan(&job->run);
 }
 
-/* By auto, and by each kernel's name. */
+/* Checks the job with auto, and with each kernel by name. */
 static void check_job(struct check *c, struct plan_job *job)
 {
 	const struct kernel_list *list = c->planner.kernels(job->ops[0].args.op);
@@ -276,26 +278,26 @@ static void open_described(struct check *c, const struct described_gpu *gpu)
 	struct planner *p = &c->planner;
 
 	*c = (struct check){.gpu = gpu, .planner.kernels = cuda_kernels};
-	p->dev = (const struct backend_device *)p; /* some address */
+	p->dev = (const struct backend_device *)p; /* any address */
 	p->info.memory_bytes = gpu->memory_bytes;
 	p->info.link_rate = gpu->link_rate > 0 ? gpu->link_rate : fitted.host.link;
 	cuda_fill_costs(&p->info);
 	described_gpu_set(gpu);
 }
 
-/* ---- What is known of an H200 ---- */
+/* ---- Times that are known of an H200 ---- */
 
-/* Extents of gemm: m, n, k; of the others one axis, and its stride. */
+/* Extents of gemm: m, n, k; of other ops one axis, and its stride. */
 struct known {
 	const char *op, *kernel;
 	kops_dtype dtype;
 	uint64_t extents[3];
 	int64_t stride;
-	bool shared, fresh; /* in host memory, whose pages are not there yet */
+	bool shared, fresh; /* in host memory, whose pages do not exist yet */
 	double least_us, most_us;
 };
 
-/* Where it was measured, up to twice of that. */
+/* From the measured time up to twice that. */
 static const struct known knowns[] = {
     {"gemm", "", KOPS_F32, {8192, 8192, 8192}, .least_us = 5e3, .most_us = 45e3},
     {"gemm", "cublas", KOPS_F32, {8192, 8192, 8192}, .least_us = 20e3, .most_us = 45e3},
@@ -304,13 +306,13 @@ static const struct known knowns[] = {
     {"gemm", "cublas", KOPS_F64, {4096, 4096, 4096}, .least_us = 2.1e3, .most_us = 9e3},
     {"gemm", "naive", KOPS_F64, {1, 1, 1 << 28}, .least_us = 5e6, .most_us = 100e6}, /* one thread */
     {"copy", "vector", KOPS_F32, {1 << 28}, 1, .least_us = 507, .most_us = 700},
-    /* An element a page, which nobody has written yet; and which all have been. */
+    /* One element per page, which nobody has written; and pages that all have been. */
     {"copy", "", KOPS_F32, {1 << 20}, 1024, .shared = true, .fresh = true, .least_us = 1e6, .most_us = 4e6},
     {"copy", "", KOPS_F32, {1 << 20}, 1024, .shared = true, .least_us = 50e3, .most_us = 1e6},
     {"copy", "", KOPS_F32, {1 << 28}, 1, .shared = true, .least_us = 36e3, .most_us = 250e3},
     {"add", "", KOPS_F32, {1 << 28}, 1, .least_us = 770, .most_us = 1100},
     {"add", "", KOPS_F32, {1 << 20}, 1024, .least_us = 15, .most_us = 400},
-    /* What only its steps can be cut along: a sum of 16-bit products, one of elements, a row. */
+    /* Ops that can be cut only along their steps: a sum of 16-bit products, one of elements, a row. */
     {"gemm", "", KOPS_F16, {1, 1, 1ull << 32}, .least_us = 30e6, .most_us = 200e6},
     {"gemm", "naive", KOPS_F16, {1, 1, 1 << 24}, .least_us = 60e3, .most_us = 2e6},
     {"gemm", "small", KOPS_BF16, {1, 1, 1 << 27}, .least_us = 2e6, .most_us = 6e6}, /* 2.1 s on an H200 */
@@ -365,7 +367,7 @@ static bool check_knowns(void)
 		set_known(&job, k, c.planner.dev);
 		double us =
 		    op_check(&job.ops[0].args, why) == 0 && plan(&c, &job) == 0 ? job.run.plan_us : INFINITY;
-		bool empty = k->most_us == 0; /* a run's own time is all */
+		bool empty = k->most_us == 0; /* nothing but the run's own time */
 		if (isfinite(us))
 			check_parts(&c, &job);
 		if (us < k->least_us || us > (empty ? 20 : k->most_us))
@@ -376,7 +378,7 @@ static bool check_knowns(void)
 
 /* ---- A GPU ---- */
 
-/* Cutting takes longer than planning, so slow ones have fewer jobs. */
+/* Cutting takes longer than planning, so slow GPUs have fewer jobs. */
 static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 {
 	uint64_t cases = is_slow(gpu) ? (o->cases + 19) / 20 : o->cases;
@@ -394,7 +396,7 @@ static bool check_gpu(const struct described_gpu *gpu, const struct choices *o)
 	return c.failed == 0;
 }
 
-/* Pages may take six times as long as planned: see cpu.c. Parts are short all the same. */
+/* Pages may take six times as long as planned: see cpu.c. Parts must be short nevertheless. */
 static void check_fresh_pages(struct check *c)
 {
 	static const struct known fresh = {"copy",         "",           KOPS_F32, {1 << 20}, 1024,
@@ -406,7 +408,7 @@ static void check_fresh_pages(struct check *c)
 		fail(c, &job, 0, "auto", "plan_us of a part with fresh pages", run_part_us(&job.ops[0]));
 }
 
-/* Its jobs are planned by all kernels too, which are fewer. */
+/* Plans by all kernels too, of which the CPU has fewer. */
 static bool check_cpu(const struct choices *o)
 {
 	static const struct described_gpu cpu = {.name = "cpu"};
@@ -455,7 +457,7 @@ static void *function(void *library, const char *name)
 	return library ? dlsym(library, name) : NULL;
 }
 
-/* What kops-cuda.so would hear of GPU 0, from the driver itself. */
+/* Describes GPU 0 by what kops-cuda.so would hear from the driver. */
 static bool describe_real(struct described_gpu *ret)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *symbol = function(library, "cuInit");
@@ -487,7 +489,7 @@ static bool describe_real(struct described_gpu *ret)
 	return true;
 }
 
-/* RESIDENT buffers change their owner with the device that plans. */
+/* Makes the device that plans the owner of RESIDENT buffers. */
 static void give_buffers_to(struct plan_job *job, const void *owner)
 {
 	for (unsigned i = 0; i < JOB_BUFFERS; i++)

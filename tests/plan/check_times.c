@@ -1,7 +1,7 @@
 /*
- * check_times: what the CPU device plans for an op against what the op takes, for shapes that are dense,
- * strided, thin, converted, of one element or of many. Memory is shared, as a client's; `fresh` is a memfd that
- * nobody has written, `again` one that jobs have used before.
+ * check_times: compares the CPU device's plans with the times that ops take, for shapes that are dense,
+ * strided, thin, converted, of one element or of many. Memory is shared, like a client's. `fresh` is a memfd
+ * that nobody has written; jobs have used `again` before.
  *
  *     check_times [--within FACTOR] [NAME]   NAME: those that begin with it; default factor 4
  *
@@ -32,8 +32,8 @@ struct timing {
 	struct shape views[OP_OPERANDS_MAX];
 	double alpha, beta;
 	const char *pinned;
-	double over; /* the plan may be so many times longer, where it is */
-	bool fresh;  /* once, on memory never touched */
+	double over; /* by what factor the plan may be too long */
+	bool fresh;  /* run once, on memory that was never touched */
 	bool again;  /* on memory that this process has touched */
 };
 
@@ -175,7 +175,7 @@ static void set_view(struct view *v, kops_dtype dtype, const struct shape *shape
 		view_make_dense(v);
 }
 
-/* As kopsd finds a client's memory: written by another, or by nobody, and by this process not yet touched. */
+/* Maps memory as kopsd finds a client's: written by another process or by nobody, and untouched by this one. */
 static bool map_shared(struct memory *m, int fd)
 {
 	void *address = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -197,7 +197,7 @@ static bool make_memory(struct memory *m, int fd, bool fresh)
 		return false;
 	if (fresh)
 		return true;
-	memset(m->host, 0x3c, m->bytes); /* of any type, a small number */
+	memset(m->host, 0x3c, m->bytes); /* a small number in any type */
 	unmap(m);
 	return map_shared(m, fd);
 }
@@ -251,7 +251,7 @@ static void set_params(struct op_args *args, const struct timing *t)
 		args->params.softmax = (struct softmax_params){.scale = 1};
 }
 
-/* The op of t, ready to run. */
+/* Makes the op of t ready to run. */
 static bool prepare(const struct timing *t, struct run_op *op, struct buffers *b)
 {
 	char why[WHY_BYTES] = "out of memory";
@@ -273,7 +273,7 @@ static bool prepare(const struct timing *t, struct run_op *op, struct buffers *b
 	return false;
 }
 
-/* The plan and the shortest of some runs, in us. */
+/* Measures the plan and the shortest of some runs, in us. */
 static bool measure(struct backend_device *dev, const struct timing *t, double *ret_plan_us, double *ret_us)
 {
 	struct buffers b = {.n = 0};

@@ -1,4 +1,4 @@
-/* jobs.c: random jobs. See jobs.h. */
+/* jobs.c: makes random jobs. See jobs.h. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static uint64_t around(uint64_t n, struct random *r)
 	return n + random_below(r, 3) - 1;
 }
 
-/* Nothing, one, what tiles and vectors end at, what a 32-bit number ends at, and more than there is memory. */
+/* Returns 0, 1, an extent at the end of tiles, vectors or a 32-bit number, or more than there is memory. */
 static uint64_t random_extent(struct random *r)
 {
 	switch (random_below(r, 10)) {
@@ -46,7 +46,7 @@ static void shuffle(uint32_t *axes, uint32_t n, struct random *r)
 	}
 }
 
-/* Row-major in most cases, else in any order of the axes. */
+/* Orders axes row-major in most cases, else at random. */
 static void order_axes(uint32_t *axes, uint32_t rank, struct random *r)
 {
 	for (uint32_t d = 0; d < rank; d++)
@@ -55,7 +55,7 @@ static void order_axes(uint32_t *axes, uint32_t rank, struct random *r)
 		shuffle(axes, rank, r);
 }
 
-/* Of the step to the next index of an axis whose finer axes take `span` elements. */
+/* Returns the step to the next index of an axis whose finer axes span `span` elements. */
 static uint64_t random_step(uint64_t span, struct random *r)
 {
 	static const uint64_t units[] = {4, 8, 16, 32, 1024};
@@ -68,7 +68,7 @@ static uint64_t random_step(uint64_t span, struct random *r)
 	return span + random_below(r, 5000);
 }
 
-/* A view without elements touches nothing, so its strides may be any, and its offset any in the buffer. */
+/* Lays out a view without elements: it touches nothing, so strides and the offset in the buffer may be any. */
 static void lay_out_empty(struct view *v, uint64_t bytes, struct random *r)
 {
 	uint64_t size = dtype_size(v->dtype);
@@ -80,8 +80,8 @@ static void lay_out_empty(struct view *v, uint64_t bytes, struct random *r)
 }
 
 /*
- * Strides for v->shape, and an offset, within a buffer; bytes: what it has. An axis for which there is no room
- * is repeated (stride 0) if it may be. False where an output does not fit.
+ * Lays out v->shape within a buffer of `bytes`: strides and an offset. An axis without room is repeated (stride
+ * 0) if it may be. Returns false if an output does not fit.
  */
 static bool lay_out(struct view *v, uint64_t bytes, bool output, struct random *r)
 {
@@ -123,7 +123,7 @@ static kops_dtype random_dtype(struct random *r)
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
 }
 
-/* Any that the op takes. */
+/* Returns any type that the op takes. */
 static kops_dtype random_dtype_of(const struct op *op, struct random *r)
 {
 	kops_dtype dtype;
@@ -170,7 +170,7 @@ static void shape_gemm(struct op_args *args, struct random *r)
 	                                         .precision = (kops_precision)random_below(r, 4)};
 }
 
-/* One shape for all, or its last axes; x of a transpose has the last two axes exchanged. */
+/* Gives all views one shape, or its last axes. x of a transpose has the last two axes exchanged. */
 static void shape_alike(struct op_args *args, struct random *r)
 {
 	bool turned = strcmp(args->op->name, "transpose") == 0;
@@ -194,7 +194,7 @@ static void shape_alike(struct op_args *args, struct random *r)
 	}
 }
 
-/* An input may have axes of one index where its op repeats them. */
+/* Gives an input axes of one index if its op repeats them. */
 static void broadcast(struct op_args *args, unsigned v, struct random *r)
 {
 	struct op_args trial = *args;
@@ -210,7 +210,7 @@ static void broadcast(struct op_args *args, unsigned v, struct random *r)
 		args->views[v] = *x;
 }
 
-/* y without the last axis, or with one index there. */
+/* Makes y without the last axis, or with one index there. */
 static void shape_reduce(struct op_args *args, struct random *r)
 {
 	struct view *y = &args->views[1];
@@ -262,7 +262,7 @@ static bool is_inside(const struct view *v, const struct memory *m)
 	return view_extent(v, m->bytes, &lo, &hi) == 0;
 }
 
-/* One try. buffers: OP_OPERANDS_MAX of its own. */
+/* Tries once to make an op. buffers: OP_OPERANDS_MAX of its own. */
 static bool random_op(struct op_args *args, struct memory *buffers, const void *owner, struct random *r)
 {
 	char why[WHY_BYTES];

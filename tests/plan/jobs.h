@@ -1,5 +1,5 @@
 /*
- * jobs.h: random jobs for check_plans, as hostile as a client may make them.
+ * jobs.h: makes random jobs for check_plans, as hostile as a client may make them.
  *
  * A job is up to JOB_OPS ops over buffers that do not exist: planning looks at views, never at elements.
  */
@@ -19,12 +19,12 @@ struct plan_job {
 };
 
 /*
- * Ops that kopsd would plan: each view lies inside its buffer and the op's check takes it. owner: of the
- * buffers that are RESIDENT. The same seed gives the same jobs everywhere.
+ * Makes ops that kopsd would plan: each view lies inside its buffer and the op's check takes it. owner: of
+ * RESIDENT buffers. The same seed gives the same jobs everywhere.
  */
 void plan_job_random(struct plan_job *job, const void *owner, struct random *r);
 
-/* A sentence about op i, for failures. */
+/* Writes a sentence about op i, for failures. */
 void plan_job_describe(const struct plan_job *job, unsigned i, char *text, size_t size);
 
 #endif

@@ -19,7 +19,7 @@
 #include "cuda/gpu.h"
 #include "described.h"
 
-/* As the tests' build of the kernels has it. */
+/* Matches the tests' build of the kernels. */
 #define KOPS_DESCRIBED
 #include "fitted.h"
 #include "plan/plan.h"
@@ -140,7 +140,7 @@ static double plan_of(const struct question *q, const struct op_args *args)
 	struct run run = {.ops = &op, .n_ops = 1};
 
 	cuda_fill_costs(&gpu.info);
-	gpu.dev = (const struct backend_device *)&gpu; /* some address */
+	gpu.dev = (const struct backend_device *)&gpu; /* any address */
 	for (unsigned v = 0; v < args->op->n_operands; v++)
 		((struct memory *)op.args.views[v].space)->owner = gpu.dev;
 	if (plan_run(&gpu, &run) < 0)
@@ -188,7 +188,7 @@ int main(void)
 	described_gpu_set(&h200);
 	while (fgets(line, sizeof line, stdin)) {
 		if (strcmp(line, "\n") == 0) {
-			fflush(stdout); /* whoever asks wants the answers so far */
+			fflush(stdout); /* the caller waits for the answers so far */
 			continue;
 		}
 		if (!set_constant(line) && !answer(line)) {

@@ -1,5 +1,4 @@
-/* launches.c: what the described kernels would launch. Planning launches nothing: who comes here has failed.
- */
+/* launches.c: the launches of described kernels. Planning launches nothing, so each of these fails the test. */
 #include <stdlib.h>
 
 #include "common/cuda.h"

@@ -1,6 +1,6 @@
 /*
- * no_launch.h: launch functions for those that plan only: each aborts, unless a source of the emulation defines
- * it. Included before the tables of kernels.
+ * no_launch.h: launch functions for programs that only plan. Each aborts, unless a source of the emulation
+ * defines it. Include it before the tables of kernels.
  */
 #ifndef KOPS_NO_LAUNCH_H
 #define KOPS_NO_LAUNCH_H

@@ -1,17 +1,18 @@
 /*
- * fail_call: preloaded into a program, it makes one call of a function fail, with an errno that the function
+ * fail_call: preloaded into a program, it makes one call of a function fail with an errno that the function
  * really has. scripts/torture uses it. Environment:
  *
- *   TORTURE_PROGRAM   only in processes of this name. Calls count from main() on: what libraries do before that
- * is not the program's TORTURE_SKIP      a part of a name: calls out of this file of code do not count.
- * Libraries that end the process themselves, as OpenBLAS does, cannot be mended here TORTURE_LOG       a file
- * that gets a line for each new path, "path FUNCTION NUMBER HASH", for the call that failed, "failed FUNCTION
- * NUMBER HASH" and where from, and at the end "total FUNCTION CALLS" TORTURE_FUNCTION  the function one call of
- * which fails: TORTURE_NTH       the call with this number, from 1 on; or TORTURE_PATH      the first call by
- * the path with this hash
+ *   TORTURE_PROGRAM   acts only in processes of this name, and counts calls from main() on
+ *   TORTURE_SKIP      a part of a name: calls out of this file of code do not count. Some libraries, such as
+ *                     OpenBLAS, end the process themselves.
+ *   TORTURE_LOG       a file that gets a line "path FUNCTION NUMBER HASH" for each new path, "failed FUNCTION
+ *                     NUMBER HASH" with the callers for the failed call, and finally "total FUNCTION CALLS"
+ *   TORTURE_FUNCTION  the function of which one call fails
+ *   TORTURE_NTH       the number of that call, from 1 on; or
+ *   TORTURE_PATH      the hash of a path, whose first call fails
  *
- * A path is the function and its callers: their places in the code, wherever that was loaded. It stays the same
- * from run to run, while numbers depend on how threads take turns.
+ * A path is the function and its callers, by their places in the code, wherever that was loaded. It is the same
+ * in every run, while numbers depend on how threads interleave.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -46,7 +47,7 @@
 
 enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, LINE_BYTES = 256 };
 
-/* The functions that fail: NAME, errno. Those that the kernel or glibc never let fail are not here. */
+/* The functions that can fail: NAME, errno. Functions that never fail in the kernel or glibc are not listed. */
 #define FUNCTIONS                                                                                              \
 	X(malloc, ENOMEM)                                                                                      \
 	X(calloc, ENOMEM)                                                                                      \
@@ -131,7 +132,7 @@ static const struct {
 #undef X
 };
 
-/* A file of code and where it was loaded. */
+/* A file of code and its load address. */
 struct object {
 	uintptr_t start, end;
 	uint64_t name_hash;
@@ -140,7 +141,7 @@ struct object {
 
 static struct object objects[OBJECTS];
 static unsigned n_objects;
-static uint64_t paths[PATHS]; /* hashes seen; 0: free */
+static uint64_t paths[PATHS]; /* hashes of known paths; 0: free */
 static unsigned calls[N_FUNCTIONS];
 static bool is_armed;
 static int log_fd = -1;
@@ -150,7 +151,7 @@ static uint64_t chosen_path;
 static bool has_failed;
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_inside;
 
-/* ---- The log; by system calls, since this may be within any function ---- */
+/* ---- The log; uses system calls, since it may be within any function ---- */
 
 static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
 {
@@ -223,7 +224,7 @@ static bool is_ours(const struct object *o)
 	return o && (uintptr_t)functions >= o->start && (uintptr_t)functions < o->end;
 }
 
-/* 0: this call does not count. */
+/* Returns 0 if this call does not count. */
 static uint64_t path_of_call(enum function function)
 {
 	void *frames[FRAMES];
@@ -255,7 +256,7 @@ static bool is_new(uint64_t path)
 	return false;
 }
 
-/* Whether this call is the one. */
+/* Returns true if this call must fail. */
 static bool counts_and_fails(enum function function)
 {
 	uint64_t path = path_of_call(function);
@@ -299,14 +300,14 @@ static bool fails(enum function function)
 
 static int (*main_of_program)(int, char **, char **);
 
-/* What main() calls counts. */
+/* Counts calls from here on, since main() begins. */
 static int armed_main(int argc, char **argv, char **environment)
 {
 	const char *program = getenv("TORTURE_PROGRAM"), *log = getenv("TORTURE_LOG"), *text;
 	void *frame[1];
 
 	if (program && strcmp(program, program_invocation_short_name) == 0) {
-		backtrace(frame, 1); /* it loads its library */
+		backtrace(frame, 1); /* loads the library that it needs */
 		skip = getenv("TORTURE_SKIP");
 		chosen = getenv("TORTURE_FUNCTION");
 		text = getenv("TORTURE_NTH");
@@ -392,7 +393,7 @@ static void *find(void **real, const char *name)
 		return fails(F_##name) ? failed : REAL(name) arguments;                                        \
 	}
 
-/* Regular files and sockets: reading and writing events, timers and pipes of our own never fails. */
+/* Returns true for regular files and sockets. Reading and writing own events, timers and pipes never fails. */
 static bool may_fail(int fd)
 {
 	struct stat st;
@@ -475,14 +476,14 @@ WRAP(ssize_t, getrandom, -1, (void *to, size_t n, unsigned flags), (to, n, flags
 WRAP(struct passwd *, getpwnam, NULL, (const char *name), (name))
 WRAP(struct group *, getgrnam, NULL, (const char *name), (name))
 
-/* To modify or to remove needs nothing that could lack. */
+/* Modifying and removing need no resources, so only adding fails. */
 static void *real_epoll_ctl;
 int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
 	bool has_to_fail = op == EPOLL_CTL_ADD && fails(F_epoll_ctl);
 	int rc = REAL(epoll_ctl)(set, op, fd, event);
 
-	if (rc < 0 || !has_to_fail) /* what is there already lacks nothing: EEXIST */
+	if (rc < 0 || !has_to_fail) /* what exists already needs nothing: EEXIST */
 		return rc;
 	REAL(epoll_ctl)(set, EPOLL_CTL_DEL, fd, NULL);
 	errno = functions[F_epoll_ctl].error;
@@ -525,7 +526,7 @@ int openat(int folder, const char *path, int flags, ...)
 	return fails(F_openat) ? -1 : REAL(openat)(folder, path, flags, mode);
 }
 
-/* What programs with 64-bit offsets call; here they are the same functions. */
+/* Names for programs with 64-bit offsets; they are the same functions here. */
 int fcntl64(int, int, ...) __attribute__((alias("fcntl")));
 int open64(const char *, int, ...) __attribute__((alias("open")));
 int fstat64(int, struct stat64 *) __attribute__((alias("fstat")));

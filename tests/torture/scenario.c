@@ -1,12 +1,11 @@
 /*
- * scenario: a bit of everything that clients do, with each result checked.
+ * scenario: does some of everything that clients do, and checks each result.
  *
  *     scenario SOCKET strict|lenient
  *
- * lenient: where one call fails somewhere, a step may end with an error of kops, and those that build on it are
- * left out. strict: each step has to succeed. Exit status 0 where all is well. 1: a wrong result, or an error
- * that is none of kops's, without a sentence, or not allowed: a reply that never came (KOPS_E_TIMEOUT) never
- * is.
+ * lenient: one call fails somewhere, so a step may end with an error of kops; steps that depend on it are
+ * skipped. strict: each step must succeed. Exit status 0: all is well. 1: a wrong result, an error that is not
+ * kops's, has no sentence, or is not allowed. A reply that never comes (KOPS_E_TIMEOUT) is never allowed.
  */
 #include <math.h>
 #include <poll.h>
@@ -38,7 +37,7 @@ static void __attribute__((format(printf, 1, 2))) complain(const char *format, .
 	is_bad = true;
 }
 
-/* Whether the step succeeded. */
+/* Returns true if the step succeeded. */
 static bool step(const char *what, int status, const char *why)
 {
 	if (status == 0)
@@ -164,7 +163,7 @@ static void one_op_calls(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *y
 {
 	fill(a, at_a);
 	fill(b, at_b);
-	for (unsigned i = 0; i < RUNS; i++) { /* so often that kopsd tries kernels */
+	for (unsigned i = 0; i < RUNS; i++) { /* enough for kopsd to try kernels */
 		memset(kops_data(y), 0xff, SIDE * SIDE * 4);
 		if (call(k, "sgemm",
 		         kops_sgemm(k, KOPS_N, KOPS_N, SIDE, SIDE, SIDE, 1, a, SIDE, b, SIDE, 0, y, SIDE)))
@@ -188,7 +187,7 @@ static void run_again_and_again(kops_job *job, kops_buffer *y)
 	}
 }
 
-/* From its third run on it goes by the ring. */
+/* The third run goes by the ring. */
 static void repeat(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *y)
 {
 	kops_job *job;
@@ -225,7 +224,7 @@ static void prepare_and_cancel(kops *k, kops_buffer *a, kops_buffer *y)
 	kops_job_free(job);
 }
 
-/* Into RESIDENT memory, added to itself there, and back. */
+/* Copies into RESIDENT memory, adds that to itself, and copies it back. */
 static void use_resident(kops *k, kops_buffer *a, kops_buffer *y)
 {
 	kops_buffer *there = NULL;
@@ -240,7 +239,7 @@ static void use_resident(kops *k, kops_buffer *a, kops_buffer *y)
 	kops_free(there);
 }
 
-/* As an event loop does. */
+/* Works like an event loop. */
 static void start_and_process(kops *k, kops_buffer *a)
 {
 	kops_buffer *y = NULL;

@@ -1,6 +1,6 @@
 /*
- * count_allocations: preloaded into kopsd, it counts the allocations of the thread that has the loop, in the
- * file of 8 bytes that $COUNT_ALLOCATIONS names.
+ * count_allocations: preloaded into kopsd, it counts the allocations of the loop's thread in the 8-byte file
+ * that $COUNT_ALLOCATIONS names.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@ void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *address, size_t size);
 
-static pthread_t loop_thread; /* the first */
+static pthread_t loop_thread; /* the first thread */
 static uint64_t *counter;
 
 static __attribute__((constructor)) void begin(void)

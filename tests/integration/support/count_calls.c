@@ -1,8 +1,7 @@
 /*
- * count_calls: preloaded into kopsd, it counts what the thread that has the loop does between two looks at the
- * sockets (epoll): how often it frees memory, and how often it asks the kernel for what takes longest. The file
- * that $COUNT_CALLS names has the largest number of each so far, as 64 bits; whoever reads it may set them to
- * 0.
+ * count_calls: preloaded into kopsd, it counts what the loop's thread does between two polls of the sockets
+ * (epoll): how often it frees memory, and how often it makes the slowest system calls. The file named by
+ * $COUNT_CALLS has the largest number of each so far, as 64 bits; the reader may set them to 0.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,12 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* In the order of support/harness.py. */
+/* Same order as in support/harness.py. */
 enum { FREE, MUNMAP, CLOSE, FCNTL, FSTAT, GETSOCKOPT, SEND, KINDS };
 
 void __libc_free(void *address);
 
-static pthread_t loop_thread; /* the first */
+static pthread_t loop_thread; /* the first thread */
 static uint64_t *most;
 static uint64_t counts[KINDS];
 
@@ -57,7 +56,7 @@ static void look(void)
 	}
 }
 
-/* ---- What is counted ---- */
+/* ---- Calls that are counted ---- */
 
 void free(void *address)
 {
@@ -116,7 +115,7 @@ ssize_t send(int fd, const void *data, size_t bytes, int flags)
 	return syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0);
 }
 
-/* ---- Where the loop looks ---- */
+/* ---- The loop's polls ---- */
 
 int epoll_pwait(int fd, struct epoll_event *events, int most_events, int timeout, const sigset_t *mask)
 {

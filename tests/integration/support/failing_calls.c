@@ -1,7 +1,7 @@
 /*
- * failing_calls.c: preloaded into kopsd, makes a call fail as if the kernel refused it. KOPS_FAIL_FLOCK is an
- * errno for each flock(). KOPS_FAIL_ACCEPT names a file: while it is there, each accept4() fails with ENOMEM,
- * and adds a byte to it.
+ * failing_calls.c: preloaded into kopsd, makes calls fail as if the kernel refused them. KOPS_FAIL_FLOCK is the
+ * errno of each flock(). KOPS_FAIL_ACCEPT names a file: while it exists, each accept4() fails with ENOMEM and
+ * adds a byte to it.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /*
- * random_runs: jobs of several sessions at once, whose results are compared with what this program computes.
+ * random_runs: runs jobs of several sessions at once, and compares their results with its own.
  *
  *     random_runs SOCKET RUNS [killed]
  *
  * Each session has a thread, a few queues and a few jobs that it submits again and again: first, prepared, by
  * the ring. Some are cancelled, some expire, some lose a buffer while they are out, and some are made anew with
- * another size. All numbers are small integers, so results are exact. A queue's jobs pass a matrix on to each
- * other, which shows their order. killed: kopsd is killed and started again meanwhile; jobs may be INTERRUPTED.
+ * another size. All numbers are small integers, so results are exact. A queue's jobs pass a matrix on, which
+ * shows their order. killed: kopsd is killed and restarted meanwhile; jobs may be INTERRUPTED.
  *
  * Prints how many runs there were of each kind. Exit status 0 only if all was right.
  */
@@ -32,7 +32,7 @@ struct matrix {
 	float at[SIDE_MAX * SIDE_MAX];
 };
 
-/* A buffer, and what it held when its job was submitted. */
+/* A buffer, and its content when its job was submitted. */
 struct operand {
 	kops_buffer *buffer;
 	struct matrix content;
@@ -52,7 +52,7 @@ struct work {
 struct passed {
 	kops_buffer *buffer;
 	struct matrix content;
-	bool known; /* not after a STORE that may have run or not */
+	bool known; /* false after a STORE that may have run or not */
 };
 
 struct counts {
@@ -63,7 +63,7 @@ struct session {
 	pthread_t thread;
 	kops *k;
 	uint64_t random;
-	unsigned long runs; /* to do */
+	unsigned long runs; /* left to do */
 	struct passed passed[QUEUES];
 	struct work works[JOBS];
 	struct counts counts;
@@ -118,7 +118,7 @@ static void fill(struct session *s, struct operand *x, uint32_t side)
 	store(x->buffer, &x->content);
 }
 
-/* Nothing that a job computes is NaN. */
+/* Fills with NaN, which no job computes. */
 static void poison(struct operand *x, uint32_t side)
 {
 	x->content.side = side;
@@ -127,7 +127,7 @@ static void poison(struct operand *x, uint32_t side)
 	store(x->buffer, &x->content);
 }
 
-/* By value: a zero may have either sign. */
+/* Compares by value: a zero may have either sign. */
 static bool holds(kops_buffer *buffer, const struct matrix *m)
 {
 	const float *found = kops_data(buffer);
@@ -222,7 +222,7 @@ static void submit(struct session *s, struct work *w)
 		die("kops_submit: %s", kops_error(s->k));
 }
 
-/* A buffer goes while the job is out. */
+/* Frees a buffer while the job is out. */
 static void drop_one(struct session *s, struct work *w)
 {
 	struct operand *operands[] = {&w->a, &w->b, &w->y}, *x = operands[below(s, 3)];
@@ -233,7 +233,7 @@ static void drop_one(struct session *s, struct work *w)
 	s->counts.dropped++;
 }
 
-/* ---- What comes out ---- */
+/* ---- Results ---- */
 
 static void expect_output(const struct work *w, const struct matrix *want, const char *what)
 {
@@ -302,7 +302,7 @@ static void count_failed(struct session *s, const struct work *w)
 		die("a job ended with %d: %s", w->status, kops_job_error(w->job));
 }
 
-/* A job that failed did not run; if kopsd was killed, it may have. */
+/* A failed job must not have run, unless kopsd was killed. */
 static void check_failed(struct session *s, const struct work *w)
 {
 	count_failed(s, w);
@@ -351,7 +351,7 @@ static unsigned count_out(struct work *const *order, unsigned n)
 	return out;
 }
 
-/* As an event loop does. */
+/* Works like an event loop. */
 static void process_all(struct session *s, struct work *const *order, unsigned n)
 {
 	while (count_out(order, n) > 0) {

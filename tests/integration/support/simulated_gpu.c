@@ -1,22 +1,22 @@
 /*
- * simulated_gpu: a module in the place of kops-cuda.so whose GPUs are the CPU backend, for tests of what a
- * machine without a GPU cannot show otherwise: failing devices, hangs, pinning. What goes wrong is said by
- * files in the folder $SIMULATED_GPU: a test makes them while the daemon runs.
+ * simulated_gpu: a module in place of kops-cuda.so whose GPUs are the CPU backend. It lets tests without a GPU
+ * see failing devices, hangs and pinning. Tests create files in the folder $SIMULATED_GPU while the daemon
+ * runs:
  *
- *     count         how many GPUs there are; 2 without the file
- *     memory        bytes of memory that each has; 64 MiB without the file
+ *     count         number of GPUs; 2 without the file
+ *     memory        bytes of memory of each GPU; 64 MiB without the file
  *     no-open       GPU 0 does not open
- *     wrong-kernel  every result of gemm's kernel "reference" is spoiled: its self-test must fail
- *     fault         the next run (the file is removed) answers KOPS_E_FAULT, as a broken CUDA context does
+ *     wrong-kernel  every result of gemm's kernel "reference" is spoiled, so its self-test must fail
+ *     fault         the next run (the file is removed) ends with KOPS_E_FAULT, as in a broken CUDA context
  *     no-pin        no memory can be registered for DMA
  *     hang          the next run (the file is removed) never comes back
- *     hold          the next run (the file is removed) does not begin before another is started after it
- *     together      repeated runs of one op are held back until the next poll(), as small ones are on a GPU;
- *                   its number becomes the most that were started by one
- *     hang-sensors  who asks for temperature, power and memory waits
- *     uncut         from its opening on the parts of an op may hand on nothing: so one long row is not cut
+ *     hold          the next run (the file is removed) begins only once another was started after it
+ *     together      repeated runs of one op are held back until the next poll(), as small ones are on a GPU.
+ *                   The number in the file becomes the most that were started by one poll().
+ *     hang-sensors  questions for temperature, power and memory wait
+ *     uncut         parts of an op may hand on nothing, so one long row is not cut; read when a GPU opens
  *     rivals        kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
- *                   microseconds that runs of them are said to have taken
+ *                   microseconds that their runs report
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ enum { HUNG_MAX = 64 };
 
 static struct run *hung[HUNG_MAX];
 static unsigned n_hung;
-/* Of the device whose thread this is. */
+/* The run held back on this thread's device. */
 static __thread struct run *held;
 static __thread struct list crowd;
 static __thread unsigned most_together;
@@ -50,7 +50,7 @@ static bool is_there(const char *name)
 	return access(path_of(name, path), F_OK) == 0;
 }
 
-/* True once for each time that a test made the file. */
+/* Returns true once for each time that a test made the file. */
 static bool take(const char *name)
 {
 	char path[512];
@@ -58,7 +58,7 @@ static bool take(const char *name)
 	return unlink(path_of(name, path)) == 0;
 }
 
-/* What the file says; 0 where that is no number. */
+/* Returns the number in the file; 0 if there is none. */
 static unsigned number_in(const char *name, unsigned without_file)
 {
 	char path[512];
@@ -108,11 +108,11 @@ struct simulated_kernel {
 	double expected_ns, took_us;
 };
 
-/* Of the op, as the file says; how many there are. */
+/* Reads the op's rivals from the file, and returns their number. */
 static unsigned read_rivals(const struct op *op, struct simulated_kernel ret[RIVALS_MAX])
 {
 	char path[512];
-	/* fopen() allocates, even in vain, and tests count what the daemon allocates. */
+	/* checked first, since fopen() allocates even in vain, and tests count the daemon's allocations */
 	bool has_file = strcmp(op->name, "gemm") == 0 && is_there("rivals");
 	FILE *f = has_file ? fopen(path_of("rivals", path), "r") : NULL;
 	unsigned n = 0;
@@ -125,7 +125,7 @@ static unsigned read_rivals(const struct op *op, struct simulated_kernel ret[RIV
 	return n;
 }
 
-/* ---- Kernels: the CPU's; gemm's are expected to take what the file says ---- */
+/* ---- Kernels: the CPU's; those of gemm have the times in the file ---- */
 
 static const struct kernel_list *cpu_gemm(void)
 {
@@ -144,7 +144,7 @@ static double expected_ns(size_t kernel, const struct op_args *args)
 	return real->time_ns(args);
 }
 
-/* A time function does not hear of which kernel it is. */
+/* Time functions are not told which kernel they serve, so each kernel has its own. */
 static double expected_of_first(const struct op_args *args)
 {
 	return expected_ns(0, args);
@@ -170,7 +170,7 @@ static const struct kernel_list *kernels(const struct op *op)
 	return strcmp(op->name, "gemm") == 0 ? &gemm_list : backend_cpu.kernels(op);
 }
 
-/* What its kernels are said to take: tests of what jobs show must not depend on what else the machine does. */
+/* Sets the reported times of kernels: tests of what jobs show must not depend on the machine's load. */
 static void say_times(struct run *run)
 {
 	for (unsigned i = 0; i < run->n_ops; i++) {
@@ -262,8 +262,7 @@ static void start(struct backend_device *dev, struct run *run)
 	}
 }
 
-/* Having notify() marks a device that works by itself, and so can hang. Runs here are through before anyone
- * asks. */
+/* A device with notify() works by itself, and so can hang. Runs here end before anyone asks. */
 static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
 {
 	(void)dev;
@@ -271,7 +270,7 @@ static void notify(struct backend_device *dev, void (*wake)(void *arg), void *ar
 	(void)arg;
 }
 
-/* Grows warmer as it is asked: a test sees when that was. */
+/* Reports a higher temperature at each call, so a test sees when it was asked. */
 static void sense(const struct backend_device *dev, struct device_sensors *ret)
 {
 	static unsigned asked;

@@ -1,16 +1,16 @@
 /*
- * victim: how long one user waits for kopsd, for latency_under_attack.py.
+ * victim: measures how long one user waits for kopsd, for latency_under_attack.py.
  *
  *     victim SOCKET SECONDS
  *
- * Does round trips of several kinds in turn for SECONDS and prints one line for each kind. A kind that is
- * rare anyway is left out for a round while it has had a quarter of the time: slow connections would leave too
- * few samples of the others for a p99. After one of these comes a product whose time does not count: threads
- * and CPUs may have gone to sleep meanwhile, and to wake them takes a virtual machine 0.2 ms, attacked or not.
+ * Does round trips of several kinds in turn for SECONDS and prints one line for each kind. A rare kind is
+ * skipped for a round while it has taken a quarter of the time: slow connections would leave too few samples of
+ * the others for a p99. A rare round trip is followed by a product whose time does not count. Threads and CPUs
+ * may sleep meanwhile, and waking them takes a virtual machine 0.2 ms, attacked or not.
  *
  *     KIND  COUNT  REFUSED  P50_US  P99_US  MAX_US
  *
- * A round trip that kopsd refuses counts as REFUSED and by its time; the first refusal of each kind goes to
+ * A round trip that kopsd refuses counts as REFUSED and by its time. The first refusal of each kind goes to
  * stderr.
  */
 #include <math.h>
@@ -22,11 +22,11 @@
 #include "kops.h"
 
 #define N           64        /* extents of the product */
-#define ALLOC_BYTES (1 << 16) /* of a buffer that is lent and given back */
+#define ALLOC_BYTES (1 << 16) /* bytes of a buffer that is lent and given back */
 #define SAMPLES_MAX (1 << 20)
-#define TIMEOUT_MS  20000 /* whatever takes longer is a failure, told as a refusal */
+#define TIMEOUT_MS  20000 /* a longer round trip fails and is reported as refused */
 #define WHY_BYTES   256
-#define RARE_MOST   0.25 /* of the time for one rare kind */
+#define RARE_MOST   0.25 /* largest share of the time for one rare kind */
 
 struct victim {
 	const char *socket;
@@ -37,7 +37,7 @@ struct victim {
 struct kind {
 	const char *name;
 	int (*trip)(struct victim *v);
-	unsigned every; /* one in so many rounds */
+	unsigned every; /* in one of so many rounds */
 	double *us, spent_us;
 	size_t n, refused;
 };
@@ -104,7 +104,7 @@ static struct kind kinds[] = {
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-/* One round trip. Returns how long it took, us. */
+/* Makes one round trip. Returns its time in us. */
 static double make(struct victim *v, struct kind *kind)
 {
 	uint64_t start = clock_ns();
