@@ -1,6 +1,6 @@
 /*
- * check_emulated: CUDA kernels for Hopper against their op's reference, on an emulated GPU (emulator.h). The
- * sources are those of the CUDA module; CUDA itself is not needed.
+ * check_emulated: compares CUDA kernels for Hopper with their op's reference, on an emulated GPU (emulator.h).
+ * The sources are those of the CUDA module; CUDA itself is not needed.
  *
  * Exit status: 0 right, 1 wrong, 2 usage.
  */
@@ -33,7 +33,7 @@ CUDA_LAUNCH(reduce_strided);
 
 /* ---- Problems ---- */
 
-/* Near the ends of tiles, or anywhere. */
+/* Returns an extent near the ends of tiles, or any. */
 static uint64_t random_extent(uint64_t most, struct random *r)
 {
 	uint64_t tile = (uint64_t)16 << random_below(r, 5);
@@ -43,7 +43,7 @@ static uint64_t random_extent(uint64_t most, struct random *r)
 	return tile * (1 + random_below(r, most / tile)) + random_below(r, 3) - 1;
 }
 
-/* Lines of any pitch, or at multiples of `unit` elements; a matrix per batch, or one for all. */
+/* Makes lines of any pitch, or at multiples of `unit` elements; one matrix per batch, or one for all. */
 static struct view random_matrix(kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols, uint64_t unit,
                                  struct random *r)
 {
@@ -72,7 +72,7 @@ static void shape_product(struct problem *p, kops_dtype dtype, const uint64_t mn
 	p->args.params.gemm.precision = KOPS_PRECISION_F32;
 }
 
-/* Where `wide`, of a wide range of numbers, and long enough for f16x3 to go on with triples of bf16. */
+/* wide: a wide range of numbers, and sums long enough for f16x3 to continue with triples of bf16. */
 static bool make_f32(struct problem *p, bool wide, bool neat, struct random *r)
 {
 	uint64_t most = wide ? 200 : 400;
@@ -89,7 +89,7 @@ static bool make_ordinary(struct problem *p, struct random *r)
 	return make_f32(p, random_chance(r, 30), random_chance(r, 50), r);
 }
 
-/* Batches of them. unit: elements of 16 bytes. */
+/* Makes batches of products. unit: elements in 16 bytes. */
 static bool make_batch(struct problem *p, kops_dtype dtype, uint64_t unit, struct random *r)
 {
 	bool neat = random_chance(r, 60);
@@ -116,7 +116,7 @@ static bool make_wide(struct problem *p, struct random *r)
 	return make_f32(p, true, random_chance(r, 50), r);
 }
 
-/* Few, of 16-bit numbers. */
+/* Makes few long sums of 16-bit numbers. */
 static bool make_long_sums(struct problem *p, struct random *r)
 {
 	uint64_t mnk[3] = {1 + random_below(r, 40), 1 + random_below(r, 40), 300 + random_below(r, 900)};
@@ -126,7 +126,7 @@ static bool make_long_sums(struct problem *p, struct random *r)
 	return problem_complete(p, neat, true, r);
 }
 
-/* As the copy engine wants them. */
+/* Aligns operands as the copy engine requires. */
 static bool make_aligned(struct problem *p, struct random *r)
 {
 	return make_f32(p, false, true, r);
@@ -142,7 +142,7 @@ static bool make_narrow(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* Several of wgmma's wide tiles, that share, for each block: it takes long sums for that. */
+/* Gives each block several of wgmma's wide tiles, which share operands; that takes long sums. */
 static bool make_tiles(struct problem *p, struct random *r)
 {
 	uint64_t mnk[3] = {440 + random_below(r, 73), 440 + random_below(r, 73), 580 + random_below(r, 120)};
@@ -153,7 +153,7 @@ static bool make_tiles(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* So few tiles and so long sums that wgmma splits K. */
+/* Makes so few tiles and so long sums that wgmma splits K. */
 static bool make_splits(struct problem *p, struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F16, KOPS_BF16, KOPS_F32};
@@ -176,7 +176,7 @@ static uint64_t round_up_to_8(uint64_t n)
 	return (n + 7) / 8 * 8;
 }
 
-/* So many elements apart, in x and in y. */
+/* Makes rows that are so many elements apart in x and in y. */
 static bool make_rows_apart(struct problem *p, uint64_t rows, uint64_t cols, uint64_t apart, kops_dtype dtype,
                             struct random *r)
 {
@@ -192,7 +192,7 @@ static bool make_rows_apart(struct problem *p, uint64_t rows, uint64_t cols, uin
 	return problem_complete(p, true, true, r);
 }
 
-/* That begin anywhere, if alike in x and y. */
+/* Makes rows that begin anywhere, but alike in x and y. */
 static bool make_rows(struct problem *p, uint64_t rows, uint64_t cols, kops_dtype dtype, struct random *r)
 {
 	uint64_t apart = random_chance(r, 30) ? round_up_to_8(cols) : cols + random_below(r, 9);
@@ -200,7 +200,7 @@ static bool make_rows(struct problem *p, uint64_t rows, uint64_t cols, kops_dtyp
 	return make_rows_apart(p, rows, cols, apart, dtype, r);
 }
 
-/* That begin at multiples of 16 bytes, or all as far behind one. */
+/* Makes rows that begin at multiples of 16 bytes, or all equally far behind one. */
 static bool make_alike_rows(struct problem *p, struct random *r)
 {
 	uint64_t cols = random_extent(3000, r);
@@ -208,7 +208,7 @@ static bool make_alike_rows(struct problem *p, struct random *r)
 	return make_rows_apart(p, 2 + random_below(r, 12), cols, round_up_to_8(cols), random_float(r), r);
 }
 
-/* Of a few elements, many of less than 16 bytes; or of more than the lanes of a warp keep. */
+/* Makes rows of a few elements, many of less than 16 bytes, or of more than the lanes of a warp keep. */
 static bool make_short_rows(struct problem *p, struct random *r)
 {
 	uint64_t cols = random_chance(r, 50) ? 1 + random_below(r, 9) : random_extent(3000, r);
@@ -216,7 +216,7 @@ static bool make_short_rows(struct problem *p, struct random *r)
 	return make_rows(p, 1 + random_below(r, 40), cols, random_float(r), r);
 }
 
-/* A little longer than so many bytes. */
+/* Makes rows a little longer than so many bytes. */
 static bool make_rows_beyond(struct problem *p, uint64_t rows, uint64_t bytes, struct random *r)
 {
 	kops_dtype dtype = random_float(r);
@@ -224,26 +224,28 @@ static bool make_rows_beyond(struct problem *p, uint64_t rows, uint64_t bytes, s
 	return make_rows(p, rows, bytes / dtype_size(dtype) + 1 + random_below(r, 2000), dtype, r);
 }
 
-/* Of some pieces; or one that has more of them than a warp lanes. */
+/* Makes rows of a few pieces, or one with more pieces than a warp has lanes. */
 static bool make_long_rows(struct problem *p, struct random *r)
 {
 	return random_chance(r, 30) ? make_rows_beyond(p, 1, 1 << 20, r)
 	                            : make_rows_beyond(p, 1 + random_below(r, 5), 128 << 10, r);
 }
 
-/* More pieces for each block than it keeps at a time. */
+/* Makes more pieces for each block than it keeps at a time. */
 static bool make_many_rows(struct problem *p, struct random *r)
 {
 	return make_rows_beyond(p, 3 + random_below(r, 8), 128 << 10, r);
 }
 
-/* As reduce takes them. */
+/* Returns a type that reduce takes. */
 static kops_dtype random_real(struct random *r)
 {
 	return random_chance(r, 25) ? KOPS_F64 : random_float(r);
 }
 
-/* Up to several tiles of rows that follow each other without gaps, or all alike from 16 bytes on, or neither.
+/*
+ * Makes up to several tiles of rows, which follow each other without gaps, or are all aligned alike to 16
+ * bytes, or neither.
  */
 static bool make_rows_for(kops_reduction kind, struct problem *p, struct random *r)
 {
@@ -269,7 +271,7 @@ static bool make_reduced_rows(struct problem *p, struct random *r)
 	return make_rows_for((kops_reduction)random_below(r, 3), p, r);
 }
 
-/* Means of numbers whose sums leave the range. */
+/* Makes means of numbers whose sums leave the range. */
 static bool make_largest_rows(struct problem *p, struct random *r)
 {
 	p->huge = true;
@@ -289,7 +291,7 @@ static bool make_largest_columns(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 50), true, r);
 }
 
-/* Of weight and bias, or one of them, or neither. */
+/* Makes weight and bias, or one of them, or neither. */
 static void make_vectors(struct problem *p, uint64_t cols, kops_dtype dtype, struct random *r)
 {
 	for (unsigned v = LAYER_NORM_WEIGHT; v <= LAYER_NORM_BIAS; v++)
@@ -298,7 +300,7 @@ static void make_vectors(struct problem *p, uint64_t cols, kops_dtype dtype, str
 			    (struct view){.dtype = dtype, .rank = 1, .shape = {cols}, .strides = {1}};
 }
 
-/* Of a few elements, many rows to a warp; or longer, up to several warps to a row. */
+/* Makes rows of a few elements, many for a warp; or longer ones, up to several warps for a row. */
 static bool make_normed_rows(struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_real(r);
@@ -317,7 +319,7 @@ static bool make_normed_rows(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 60), true, r);
 }
 
-/* Of any strides. */
+/* Makes views of any strides. */
 static bool make_anyhow(struct problem *p, struct random *r)
 {
 	const struct op *op = p->args.op;
@@ -332,7 +334,7 @@ static bool make_anyhow(struct problem *p, struct random *r)
 
 /* ---- Rows ---- */
 
-/* What simt takes for products that are larger than these. */
+/* Launches what simt uses for larger products than these. */
 static int launch_simt_large(const struct op_args *args, const struct launch *launch)
 {
 	int status;
@@ -350,7 +352,7 @@ static unsigned size_of_batch(const struct op_args *args)
 	return (unsigned)op_output_const(args)->shape[axis_of_batch(args)];
 }
 
-/* A batch of products, or rows, as so many ops, one launch. */
+/* Makes as many ops of a batch of products or rows, for one launch. */
 static void each_of_batch(const struct op_args *args, struct op_args ret[], const struct op_args *pointers[])
 {
 	uint32_t axis = axis_of_batch(args);
@@ -402,7 +404,7 @@ static int launch_together(launching together, const struct op_args *args, const
 	return together(pointers, size_of_batch(args), launch);
 }
 
-/* The kernel gets addresses of nothing, and looks up those that count. */
+/* Gives the kernel addresses of nothing: it must look up the real ones. */
 static int launch_elsewhere(launching together, const struct op_args *args, const struct launch *launch)
 {
 	struct op_args each[TOGETHER_MAX];
@@ -422,7 +424,7 @@ static int launch_elsewhere(launching together, const struct op_args *args, cons
 	return together(pointers, n, &elsewhere);
 }
 
-/* By which a kernel is told where its ops are, and by which where that is told. */
+/* Two candidates: one tells the kernel where its ops are, the other where to look that up. */
 #define TOGETHER_AND_ELSEWHERE(kernel)                                                                         \
 	static int kernel##_at_once(const struct op_args *args, const struct launch *launch)                   \
 	{                                                                                                      \
@@ -437,7 +439,7 @@ TOGETHER_AND_ELSEWHERE(gemm_small)
 TOGETHER_AND_ELSEWHERE(softmax_fused)
 TOGETHER_AND_ELSEWHERE(copy_vector)
 
-/* Each element of x takes as long; a product is one tile, so that only a shorter K makes it quicker. */
+/* Every element of x takes equally long. A product is one tile, so only a shorter K makes it faster. */
 static double work_ns(const void *on, const struct kernel *kernel, const struct op_args *args)
 {
 	const struct view *x = &args->views[0];
@@ -491,7 +493,7 @@ static const struct kernel *kernel_of(const struct op_args *args)
 	                                       : &small;
 }
 
-/* As one that would take too long: along its rows, its columns, or both. */
+/* Cuts the op as if it took too long: along its rows, its columns, or both. */
 static void cut_up(const struct op_args *args, struct op_cut *ret)
 {
 	const double parts[] = {2, 5, 9};
@@ -523,12 +525,11 @@ static int launch_parts(const struct op_args *args, const struct launch *launch)
 	return rc;
 }
 
-/* A kernel as in kernels/<op>/cuda.c, and problems that it is for, if small ones: what is faster is not asked.
- */
+/* Kernels as in kernels/<op>/cuda.c, and small problems for them. Speed is not considered. */
 static const struct candidate {
 	const char *op, *name;
 	bool (*make)(struct problem *p, struct random *r);
-	unsigned slow; /* one in so many cases is enough */
+	unsigned slow; /* run in one of so many cases */
 	unsigned multiprocessors[4];
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	uint64_t (*workspace)(const struct op_args *args);
@@ -605,13 +606,13 @@ struct settings {
 	const char *kernel;
 };
 
-/* What became of the cases of a kernel. */
+/* The results of a kernel's cases. */
 struct result {
 	unsigned ran, refused, failed;
 	double worst;
 };
 
-/* Workspace is as it comes, and what lies behind it stays. */
+/* Leaves the workspace uninitialized, and checks that what lies behind it stays. */
 static int launch_kernel(const struct candidate *kernel, const struct op_args *args, char why[CHECK_TEXT_BYTES])
 {
 	uint64_t bytes = kernel->workspace ? kernel->workspace(args) : 0;
@@ -680,7 +681,7 @@ static void check_case(const struct candidate *kernel, const struct settings *s,
 	problem_free(&p);
 }
 
-/* How many failed; one more where all were refused. */
+/* Returns how many cases failed, plus one if all were refused. */
 static unsigned check_kernel(const struct candidate *kernel, const struct settings *s)
 {
 	struct result result = {0};
@@ -715,7 +716,7 @@ static const struct option long_options[] = {
     {"help", no_argument, NULL, 'h'},       {0},
 };
 
-/* True to go on; else *ret_status is the exit status. */
+/* Returns true to go on; else *ret_status is the exit status. */
 static bool parse(int argc, char **argv, struct settings *s, int *ret_status)
 {
 	int c;

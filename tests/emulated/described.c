@@ -1,4 +1,4 @@
-/* described.c: in the place of kernels/common/cuda_device.c. */
+/* described.c: replaces kernels/common/cuda_device.c. */
 #include "described.h"
 
 #include "common/cuda.h"

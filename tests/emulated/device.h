@@ -68,7 +68,7 @@ inline bool __all_sync(unsigned lanes, bool value)
 	return __ballot_sync(lanes, value) == lanes;
 }
 
-/* All that was written is seen at once. */
+/* Does nothing: all writes are visible at once. */
 inline void __threadfence()
 {
 }
@@ -102,7 +102,7 @@ inline float __uint_as_float(unsigned bits)
 	return value;
 }
 
-/* One thread runs at a time. */
+/* Needs no lock, since one thread runs at a time. */
 inline unsigned atomicMax(unsigned *at, unsigned value)
 {
 	unsigned old = *at;

@@ -1,4 +1,4 @@
-/* emulated.h: the emulated GPU, for the program that runs kernels on it. */
+/* emulated.h: the emulated GPU, for programs that run kernels on it. */
 #ifndef KOPS_EMULATED_H
 #define KOPS_EMULATED_H
 
@@ -7,8 +7,8 @@ extern "C" {
 #endif
 
 /*
- * The GPU that kernels run on from here on: how many multiprocessors it has, in which order its threads run.
- * text is said when a kernel fails in such a way that it cannot go on, and must stay.
+ * Sets the GPU that kernels run on from here on: its number of multiprocessors, and the seed of its threads'
+ * order. text is printed if a kernel cannot go on, and must stay valid.
  */
 void emulated_gpu(unsigned multiprocessors, unsigned long long seed, const char *text);
 

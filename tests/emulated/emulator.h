@@ -1,26 +1,30 @@
 /*
- * emulator.h: CUDA kernels for Hopper on the CPU, to find errors in what the compiler cannot see.
+ * emulator.h: runs CUDA kernels for Hopper on the CPU, to find errors that the compiler cannot see.
  *
- * The sources of kernels/ are compiled as they are, by the host's compiler, with include/ in the place of
- * CUDA's headers, and instructions.h in that of kernels/gemm/hopper.cuh and kernels/overlap.cuh.
+ * The host's compiler compiles the sources of kernels/ unchanged, with include/ in place of CUDA's headers, and
+ * instructions.h in place of kernels/gemm/hopper.cuh and kernels/overlap.cuh.
  *
  * A further source takes a file like f16x3.cc, and an entry in check_emulated.c.
  *
- * What is emulated: grids, blocks and clusters, of which a random number has room at a time; barriers of all;
- * mbarriers with their phases, arrivals and bytes; copies by the copy engine (bulk, multicast, by tensor maps,
- * both ways, with swizzles and edges; cp.async); matrix descriptors; products of a warpgroup from shared memory
- * and from registers; workspaces.
+ * Emulated are
+ *   - grids, blocks and clusters, of which a random number has room at a time, and barriers of all;
+ *   - mbarriers with their phases, arrivals and bytes;
+ *   - copies by the copy engine: bulk, multicast, by tensor maps, both ways, with swizzles and edges; cp.async;
+ *   - matrix descriptors, and products of a warpgroup from shared memory and from registers;
+ *   - workspaces.
  *
- * A CUDA thread is a fiber, and one runs at a time, in a random order that the seed determines. The clock goes
- * on by leaps, as if others had the multiprocessor. Copies end at random times and spoil their target as soon
- * as they begin; products are computed as late as a wait allows. So a missing wait, an early release or a wrong
- * parity shows as a wrong result or as threads that wait for ever, which is reported. So are copies and
- * descriptors outside the shared memory of a block, wrong alignments, too many arrivals, and what is still
- * under way when a block ends.
+ * A CUDA thread is a fiber. One runs at a time, in a random order that the seed determines. The clock advances
+ * by leaps, as if others had the multiprocessor. Copies end at random times and spoil their target as soon as
+ * they begin. Products are computed as late as a wait allows. So a missing wait, an early release or a wrong
+ * parity shows as a wrong result, or as threads that wait for ever, which is reported.
  *
- * What is not: how long something takes; registers; fences, as all that was written is seen at once; overlap of
- * kernels that follow each other; the tensor cores' rounding (sums are exact here, then rounded); and where
- * these files read the hardware's manual wrongly, as the kernels might.
+ * Also reported are copies
+ * and descriptors outside a block's shared memory, wrong alignments, too many arrivals, and what is still under
+ * way when a block ends.
+ *
+ * Not emulated are: how long something takes; registers; fences, as all writes are visible at once; overlap of
+ * successive kernels; the tensor cores' rounding (sums are exact here, then rounded). Nor is an error found if
+ * these files misread the hardware's manual as the kernels do.
  */
 #ifndef KOPS_EMULATOR_H
 #define KOPS_EMULATOR_H
@@ -46,7 +50,7 @@ struct block;
 /* A product of a warpgroup that its threads have begun. */
 struct product {
 	void (*compute)(block &b, const product &p);
-	unsigned begun; /* by so many threads */
+	unsigned begun; /* number of threads that have begun it */
 	float *sums[WARPGROUP];
 	const float *a_registers[WARPGROUP]; /* or null */
 	uint64_t a, b;                       /* descriptors */
@@ -60,22 +64,25 @@ struct fiber {
 	uint3 thread;
 	bool done;
 	const char *awaits; /* for reports */
-	unsigned products;  /* begun */
+	unsigned products;  /* number of products begun */
 	std::deque<unsigned> product_commits;
-	std::vector<std::pair<float *, const float *>> elements; /* to be copied */
+	std::vector<std::pair<float *, const float *>> elements; /* copies to do */
 	std::vector<uint64_t> stores;                            /* not yet committed */
 	std::deque<std::vector<uint64_t>> store_commits;
 };
 
 typedef std::vector<fiber *> waiting;
 
-/* Shared memory: where it is, and its address for the block, no better aligned than the kernel asked for. */
+/*
+ * Shared memory: its place, and its address for the block, which is aligned no better than the kernel asked
+ * for.
+ */
 struct memory {
 	char *data;
 	uint32_t address;
 };
 
-/* Where so many threads wait for each other. */
+/* A place where so many threads wait for each other. */
 struct meeting {
 	unsigned arrived = 0;
 	uint64_t round = 0;
@@ -100,7 +107,7 @@ struct mbarrier {
 	waiting fibers;
 };
 
-/* Blocks that may reach each other: a cluster. */
+/* Blocks that can reach each other: a cluster. */
 struct team {
 	std::vector<block> blocks;
 	meeting met;
@@ -112,7 +119,7 @@ struct block {
 	std::vector<fiber> fibers;
 	waiting ready;
 	unsigned unfinished, copies_under_way;
-	memory dynamic; /* shared memory, beside what has a size of its own */
+	memory dynamic; /* dynamic shared memory, beside variables of fixed size */
 	unsigned dynamic_bytes;
 	meeting met[16];
 	std::vector<warp> warps;
@@ -122,32 +129,32 @@ struct block {
 
 extern fiber *self;
 
-/* Prints a sentence, where it happened and how to see it again, and ends the program. */
+/* Prints a sentence, the place, and how to reproduce it, and ends the program. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 uint64_t random_below(uint64_t n);
 
-/* In clocks. */
+/* Returns the time in clocks. */
 int64_t now();
 
 /* ---- Fibers ---- */
 
-/* Lets others run, or goes on: at places where it might make a difference. */
+/* Lets others run or not, at random, where that might make a difference. */
 void hesitate();
 void yield();
-/* Until someone wakes those; what: for reports. */
+/* Waits until someone wakes the waiting fibers; what: for reports. */
 void wait(waiting &in, const char *what);
 void wake(waiting &in);
 void meet(meeting &m, unsigned threads, const char *what);
-/* All threads of a cluster. */
+/* Waits for all threads of a cluster. */
 void meet_team();
-/* Of each lane of this warp, all of which ask; until it asks again. */
+/* Returns the values of all lanes of this warp, each of which must call this; valid until the next call. */
 const uint64_t *exchange(uint64_t value);
 
 /* ---- Shared memory ---- */
 
 uint32_t shared_address(const void *p);
-/* Of a block's dynamic shared memory, all bytes of which are there. */
+/* Returns an address in a block's dynamic shared memory, which must have all the bytes. */
 char *shared_at(block &b, uint32_t address, unsigned bytes);
 
 mbarrier &mbarrier_at(block &b, uint32_t address);
@@ -156,13 +163,13 @@ void mbarrier_wait(uint32_t address, unsigned parity);
 
 /* ---- What happens beside the fibers ---- */
 
-/* Some time from now on. */
+/* Runs the event some time from now on. */
 void happen_later(std::function<void()> event);
-/* Writes to a block's shared memory some time from now on, and has its barrier count the bytes. */
+/* Writes to a block's shared memory some time from now on, and lets its barrier count the bytes. */
 void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::function<void(block &)> copy);
 /* Copies some time from now on; from: null for zeros. */
 void copy_element(float *to, const float *from);
-/* Arrives once what this thread has copied in that way is there. */
+/* Arrives once this thread's copies by copy_element() are done. */
 void mbarrier_arrive_copied(uint32_t address);
 
 /* Reads shared memory some time from now on, as a part of this fiber's next commit. */
@@ -172,7 +179,7 @@ void await_copies_out(unsigned left);
 
 /* ---- Products ---- */
 
-/* The next of this warpgroup. */
+/* Begins the next product of this warpgroup. */
 void begin_product(const product &like, float *sums, const float *a_registers);
 void commit_products();
 void await_products(unsigned left);
@@ -181,12 +188,12 @@ void await_products(unsigned left);
 
 struct form {
 	unsigned blocks, threads, shared_bytes, cluster;
-	memory (*dynamic_shared)(); /* of the calling thread */
+	memory (*dynamic_shared)(); /* of the calling thread's source */
 };
 
-extern unsigned row; /* of the grid, along y: each is launched by itself */
+extern unsigned row; /* along y of the grid: each row is launched by itself */
 
-/* Returns when the kernel is done. */
+/* Returns when the kernel has ended. */
 void launch(const form &form, const std::function<void()> &kernel);
 
 } // namespace emulator

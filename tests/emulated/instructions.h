@@ -1,4 +1,4 @@
-/* instructions.h: what kernels/gemm/hopper.cuh and kernels/overlap.cuh have, emulated; see there. */
+/* instructions.h: emulates kernels/gemm/hopper.cuh and kernels/overlap.cuh; see there. */
 #ifndef KOPS_EMULATED_INSTRUCTIONS_H
 #define KOPS_EMULATED_INSTRUCTIONS_H
 
@@ -14,7 +14,7 @@
 namespace
 {
 
-/* Kernels follow each other without overlap. */
+/* Does nothing: successive kernels do not overlap. */
 inline void let_next_kernel_come()
 {
 }
@@ -64,7 +64,7 @@ inline uint4 load_once(const uint4 *from)
 	return *from;
 }
 
-/* NaN if one is. */
+/* Returns NaN if one is. */
 template <typename F> F larger(F a, F b)
 {
 	return a > b || a != a ? a : b;
@@ -94,7 +94,7 @@ inline void barrier_arrive(uint32_t barrier)
 	emulator::mbarrier_arrive(*emulator::self->block, barrier, 0);
 }
 
-/* A block of this cluster. */
+/* Returns a block of this cluster. */
 inline emulator::block &block_at(unsigned rank)
 {
 	auto &blocks = emulator::self->block->team->blocks;
@@ -278,7 +278,7 @@ template <int THREADS> void threads_sync(int barrier)
 	emulator::meet(emulator::self->block->met[barrier], THREADS, "the threads of a named barrier");
 }
 
-constexpr unsigned RANK_SHIFT = 24; /* in the address of another block's memory */
+constexpr unsigned RANK_SHIFT = 24; /* within the address of another block's memory */
 
 inline uint32_t address_in(unsigned block, uint32_t address)
 {

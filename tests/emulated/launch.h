@@ -1,4 +1,4 @@
-/* launch.h: launches, for the one source that is included behind it. */
+/* launch.h: launches, for the one source that is included after it. */
 #ifndef KOPS_EMULATED_LAUNCH_H
 #define KOPS_EMULATED_LAUNCH_H
 
@@ -10,10 +10,10 @@
 namespace
 {
 
-/* This source's dynamic shared memory, of the thread that asks. */
+/* Returns this source's dynamic shared memory of the calling thread. */
 emulator::memory dynamic_shared();
 
-/* Behind a source that declares `extern __shared__ __align__(alignment) type name[]`; CUDA warrants 16. */
+/* Follows a source that declares `extern __shared__ __align__(alignment) type name[]`; CUDA guarantees 16. */
 #define DYNAMIC_SHARED(type, name, alignment)                                                                  \
 	namespace                                                                                              \
 	{                                                                                                      \
@@ -24,7 +24,7 @@ emulator::memory dynamic_shared();
 	}                                                                                                      \
 	}
 
-/* Behind one that does not. */
+/* Follows a source without such a declaration. */
 #define NO_DYNAMIC_SHARED                                                                                      \
 	namespace                                                                                              \
 	{                                                                                                      \
@@ -34,7 +34,7 @@ emulator::memory dynamic_shared();
 	}                                                                                                      \
 	}
 
-/* Dynamic shared memory that a kernel may have; where nothing was said, 48 KiB. */
+/* Dynamic shared memory allowed to each kernel; 48 KiB by default. */
 inline std::map<const void *, int> shared_allowed;
 
 template <class KERNEL> cudaError_t cudaFuncSetAttribute(KERNEL *kernel, cudaFuncAttribute, int bytes)

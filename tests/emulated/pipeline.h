@@ -1,4 +1,4 @@
-/* pipeline.h: cp.async, as copies that are there at once. */
+/* pipeline.h: cp.async, as copies that complete at once. */
 #ifndef KOPS_EMULATED_PIPELINE_H
 #define KOPS_EMULATED_PIPELINE_H
 

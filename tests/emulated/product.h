@@ -10,7 +10,7 @@ namespace hopper
 
 enum class element { F16, BF16, TF32 };
 
-constexpr unsigned PRODUCT_ROWS = 64, PRODUCT_BYTES = 32; /* of A; of K */
+constexpr unsigned PRODUCT_ROWS = 64, PRODUCT_BYTES = 32; /* rows of A; bytes of K */
 
 constexpr unsigned element_bytes(element e)
 {
@@ -38,7 +38,7 @@ struct descriptor {
 		if (offset != 0 || (swizzle != 1 && swizzle != 2))
 			emulator::fail("a descriptor of a kind that is not emulated");
 	}
-	/* Of number k of a row of A or column of B. */
+	/* Returns the address of number k of a row of A or column of B. */
 	uint32_t address(element e, bool across, unsigned line, unsigned k) const
 	{
 		unsigned line_bytes = swizzle == 1 ? 128 : 64, bytes = element_bytes(e);
@@ -54,7 +54,7 @@ struct descriptor {
 	}
 };
 
-/* Numbers by rows of A, or by k of B. */
+/* Indexed by rows of A, or by k of B. */
 template <element E>
 void load_matrix(emulator::block &b, uint64_t bits, bool across, unsigned lines, float *to, unsigned line_step,
                  unsigned k_step)
@@ -67,7 +67,7 @@ void load_matrix(emulator::block &b, uint64_t bits, bool across, unsigned lines,
 			    E, emulator::shared_at(b, d.address(E, across, line, k), element_bytes(E)));
 }
 
-/* The four of each thread. */
+/* Loads the four registers of each thread. */
 inline void load_registers(const emulator::product &p, float *a, unsigned depth)
 {
 	for (unsigned thread = 0; thread < emulator::WARPGROUP; thread++)
@@ -125,7 +125,7 @@ template <unsigned SUMS> void add_products_from(float (&d)[SUMS], const float (&
 	emulator::begin_product(p, d, a);
 }
 
-/* Of a warp, whose lanes look at each other's numbers. */
+/* Adds the products of a warp, whose lanes read each other's numbers. */
 inline void add_products(double (&d)[4], const double (&a)[4], const double (&b)[2])
 {
 	struct numbers {
@@ -141,7 +141,7 @@ inline void add_products(double (&d)[4], const double (&a)[4], const double (&b)
 	emulator::exchange(0);
 }
 
-/* The same of 16-bit numbers, in pairs along K. */
+/* The same for 16-bit numbers, in pairs along K. */
 template <element E> void add_products(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
 	struct pairs {

@@ -1,5 +1,7 @@
-/* fake_root.h: a folder that stands for /, with files of a test's own. One file per program includes it, after
- * cmocka.h. */
+/*
+ * fake_root.h: a folder that stands for /, with a test's own files. One file of a program includes it, after
+ * cmocka.h.
+ */
 #ifndef KOPS_TEST_FAKE_ROOT_H
 #define KOPS_TEST_FAKE_ROOT_H
 
@@ -9,7 +11,7 @@
 
 static char root[32];
 
-/* Makes the folders too. */
+/* Writes a file, and makes its folders. */
 static void put(const char *path, const char *text)
 {
 	char full[512];

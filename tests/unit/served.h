@@ -1,6 +1,6 @@
 /*
  * served.h: kopsd in the test's process, with the CPU as its device, and clients at the other ends of socket
- * pairs. Its loop turns only when the test says so. One file per program includes it, after cmocka.h.
+ * pairs. Its loop runs only when the test says so. One file of a program includes it, after cmocka.h.
  */
 #ifndef KOPS_TEST_SERVED_H
 #define KOPS_TEST_SERVED_H
@@ -23,7 +23,7 @@
 
 enum { SERVED_PAGE = 4096 };
 
-/* After that a test fails. */
+/* A test fails if it waits longer. */
 enum { SERVED_PATIENCE_S = 30 };
 
 static struct server *kopsd;
@@ -60,7 +60,7 @@ static inline int served_setup(void **state)
 		print_error("%s\n", why);
 		return -1;
 	}
-	uv_signal_stop(&kopsd->sigterm); /* it ends a test that hangs */
+	uv_signal_stop(&kopsd->sigterm); /* ends a test that hangs */
 	uv_signal_stop(&kopsd->sigint);
 	uv_timer_init(&kopsd->loop, &served_watch);
 	uv_timer_start(&served_watch, served_on_second, 1000, 1000);
@@ -85,7 +85,7 @@ static inline int served_teardown(void **state)
 	return nftw(served_folder, served_remove, 4, FTW_DEPTH | FTW_PHYS);
 }
 
-/* main() of a program of such tests: kopsd starts it again as its spawner. */
+/* main() of such a test: kopsd starts the program again as its spawner. */
 #define SERVED_MAIN(...)                                                                                       \
 	int main(int argc, char **argv)                                                                        \
 	{                                                                                                      \
@@ -97,7 +97,7 @@ static inline int served_teardown(void **state)
 		return cmocka_run_group_tests(tests, served_setup, served_teardown);                           \
 	}
 
-/* Until there is nothing to do at once. What other threads are at is not waited for. */
+/* Runs the loop until there is nothing to do at once. Does not wait for other threads. */
 static inline void served_turn(void)
 {
 	do
@@ -105,7 +105,7 @@ static inline void served_turn(void)
 	while (turns_are_wanted(&kopsd->sessions.turns));
 }
 
-/* Turns until it holds; what it waits for has to come. */
+/* Runs the loop until the condition holds, which must happen. */
 #define served_until(condition)                                                                                \
 	do {                                                                                                   \
 		served_seconds = 0;                                                                            \
@@ -120,13 +120,13 @@ static inline void served_turn(void)
 
 struct client {
 	int fd;
-	struct session *session; /* NULL: it was refused. Gone with its end */
+	struct session *session; /* NULL: it was refused. Freed when it ends */
 	uint64_t last_id;
 	uint8_t data[MESSAGE_BYTES_MAX];
 	struct message_arena arena;
 };
 
-/* Comes to the door. */
+/* Connects. */
 static inline struct client *client_arrive(void)
 {
 	struct client *c = calloc(1, sizeof *c);
@@ -156,8 +156,10 @@ static inline void client_send(struct client *c, const Kops__V1__Request *reques
 	assert_int_equal(message_send(c->fd, out, len, &fd, fd >= 0), 0);
 }
 
-/* The next reply that is there already; NULL: none is, or the connection ended. A descriptor that came is
- * closed, unless ret_fd wants it. */
+/*
+ * Returns the next reply that has arrived, or NULL if there is none or the connection ended. Closes a
+ * descriptor that came with it, unless ret_fd takes it.
+ */
 static inline Kops__V1__Reply *client_look(struct client *c, int *ret_fd)
 {
 	const char *why = "";
@@ -197,7 +199,7 @@ static inline bool client_has_ended(const struct client *c)
 	return recv(c->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
 }
 
-/* A request of this verb with a new id, and its body to be filled in. */
+/* Declares a request of this verb with a new id, and its body to be filled in. */
 #define CLIENT_REQUEST(c, name, VERB, member, NAME)                                                            \
 	Kops__V1__##VERB name##_body = KOPS__V1__##NAME##__INIT;                                               \
 	Kops__V1__Request name = KOPS__V1__REQUEST__INIT;                                                      \
@@ -212,7 +214,7 @@ static inline void client_hello(struct client *c)
 	client_send(c, &r, -1);
 }
 
-/* One that is greeted. */
+/* Connects a client and greets. */
 static inline struct client *client_open(void)
 {
 	struct client *c = client_arrive();
@@ -223,7 +225,10 @@ static inline struct client *client_open(void)
 	return c;
 }
 
-/* Leaves. All that its user had is gone when this returns, if it was the last of the user's sessions. */
+/*
+ * Closes the client's connection. If it was the user's last session, all of the user's resources are gone on
+ * return.
+ */
 static inline void client_leave(struct client *c)
 {
 	struct account *account = c->session->account;

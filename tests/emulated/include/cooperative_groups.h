@@ -12,7 +12,7 @@ struct cluster_group {
 	{
 		emulator::meet_team();
 	}
-	/* All wait at the second of the two. */
+	/* Everything waits at the second of the two calls. */
 	void barrier_arrive() const
 	{
 	}
@@ -20,7 +20,7 @@ struct cluster_group {
 	{
 		sync();
 	}
-	/* The same place in another block's dynamic shared memory. */
+	/* Returns the same place in another block's dynamic shared memory. */
 	template <class T> T *map_shared_rank(T *p, unsigned rank) const
 	{
 		emulator::block &mine = *emulator::self->block, &other = mine.team->blocks.at(rank);

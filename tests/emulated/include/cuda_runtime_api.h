@@ -22,7 +22,7 @@ enum cudaMemcpyKind {
 	cudaMemcpyDefault = 4,
 };
 
-/* CUDA's own numbers, by which tests/plan asks a GPU that is there. */
+/* CUDA's own numbers, which tests/plan uses with a real GPU. */
 enum cudaDeviceAttr {
 	cudaDevAttrClockRate = 13,
 	cudaDevAttrMultiProcessorCount = 16,
@@ -41,7 +41,7 @@ extern "C" {
 cudaError_t cudaPeekAtLastError(void);
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
 
-/* tests/plan has these; nothing of them computes. */
+/* tests/plan defines these; none computes. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream);
@@ -54,7 +54,7 @@ typedef enum cudaDriverEntryPointQueryResult {
 
 enum { cudaEnableDefault };
 
-/* Knows cuTensorMapEncodeTiled alone. */
+/* Knows only cuTensorMapEncodeTiled. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **ret_entry, unsigned version,
                                              unsigned long long flags, cudaDriverEntryPointQueryResult *ret);
 

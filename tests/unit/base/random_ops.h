@@ -11,7 +11,7 @@ static inline void begin_random(void)
 	srand((unsigned)seed_of_run());
 }
 
-/* From 0 to n - 1. */
+/* Returns a number from 0 to n - 1. */
 static inline unsigned below(unsigned n)
 {
 	return (unsigned)rand() % n;

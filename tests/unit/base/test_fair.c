@@ -26,7 +26,7 @@ static void arrive(struct fair_queue *q, struct fair_party *p)
 	fair_wait(q, p);
 }
 
-/* The next one has its turn and waits again. */
+/* Lets the next party have its turn and wait again. */
 static struct fair_party *take_turn(struct fair_queue *q, double cost)
 {
 	struct fair_party *p = fair_next(q, has_had_less);
@@ -97,7 +97,7 @@ static void what_was_had_is_forgotten(void **state)
 	assert_true(q.clock == 70);
 }
 
-/* Of the waiting parties the one that has had least, and of equal ones the one that came last. */
+/* The next party must be the one that had least, and of equal ones the one that came last. */
 static void compare(const struct fair_queue *q, const struct fair_party *parties, const unsigned *came,
                     const double *had)
 {
@@ -117,7 +117,7 @@ static void random_calls_do_what_the_model_does(void **state)
 {
 	struct fair_queue q = {0};
 	struct fair_party parties[PARTIES] = {0};
-	unsigned came[PARTIES] = {0}; /* when it began to wait; 0: it does not */
+	unsigned came[PARTIES] = {0}; /* when each began to wait; 0: it does not */
 	double had[PARTIES] = {0}, clock = 0, cost;
 
 	(void)state;

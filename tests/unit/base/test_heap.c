@@ -16,7 +16,7 @@
 enum { HEAPS = 2, THINGS = 100, STEPS = 100000, VALUES = 50 };
 
 struct thing {
-	unsigned value, number; /* number: no two are equal */
+	unsigned value, number; /* number: unique */
 	struct heap_node node;
 };
 
@@ -64,7 +64,7 @@ static void the_first_goes_first(void **state)
 	assert_null(heap.first);
 }
 
-/* Nodes of this one and those below it. Each has its place, and goes not before its parent. */
+/* Counts the nodes from this one down. Each must have its place, and must not go before its parent. */
 static unsigned count(const struct heap_node *parent, struct heap_node *const *place)
 {
 	const struct heap_node *node = *place;
@@ -96,7 +96,7 @@ static void random_calls_do_what_an_array_does(void **state)
 {
 	struct heap heaps[HEAPS] = {0};
 	struct thing things[THINGS] = {0};
-	int where[THINGS]; /* its heap, -1: in none */
+	int where[THINGS]; /* the thing's heap; -1: none */
 
 	(void)state;
 	begin_random();

@@ -16,7 +16,7 @@ enum { IDS = 600, STEPS = 300000 };
 
 static int things[IDS];
 
-/* Ids that collide: multiples of a power of two, neighbours, and the ends of the range. */
+/* Makes ids that collide: multiples of a power of two, neighbours, and the ends of the range. */
 static uint64_t id_of(int i)
 {
 	switch (i % 3) {
@@ -88,7 +88,7 @@ static void test_random(void **state)
 	srand(seed);
 	for (int n = 0; n < STEPS; n++) {
 		int i = rand() % IDS;
-		/* Phases of growing and of shrinking, so that gaps close at every fill. */
+		/* Alternates growing and shrinking, so that gaps close at every fill. */
 		if (rand() % 100 < (n / 5000 % 2 ? 30 : 70)) {
 			assert_int_equal(idmap_put(&map, id_of(i), &things[i]), in[i] ? KOPS_E_EXISTS : 0);
 			in[i] = 1;
@@ -106,7 +106,7 @@ static void test_random(void **state)
 	assert_null(idmap_get(&map, id_of(0)));
 }
 
-/* While others are removed by their ids, each is taken once, and no call looks at many slots. */
+/* While others are removed by their ids, each must be taken once, and no call may look at many slots. */
 static void test_take_all(void **state)
 {
 	struct idmap map = {0};
@@ -137,7 +137,7 @@ static void test_take_all(void **state)
 	for (int i = 0; i < IDS; i++)
 		assert_int_equal(in[i], 0);
 	idmap_clear(&map);
-	/* The last of a thousand: most slots are empty. */
+	/* Leaves the last of a thousand, so most slots are empty. */
 	for (int i = 0; i < IDS; i++)
 		assert_int_equal(idmap_put(&map, id_of(i), &things[i]), 0);
 	for (int i = 1; i < IDS; i++)
@@ -149,7 +149,7 @@ static void test_take_all(void **state)
 	idmap_clear(&map);
 }
 
-/* No call moves many values while tables double. Each id is found in whichever table it is. */
+/* No call moves many values while tables double. Each id is found in whichever table has it. */
 static void test_grows_in_pieces(void **state)
 {
 	enum { N = 20000 };
@@ -177,7 +177,7 @@ static void test_grows_in_pieces(void **state)
 	idmap_clear(&map);
 }
 
-/* Arithmetic sequences, and the numbers that all had one home while that was Fibonacci hashing's. */
+/* Tries arithmetic sequences, and the numbers that all collided under Fibonacci hashing. */
 static void test_no_numbers_collide_on_purpose(void **state)
 {
 	enum { N = 4096, CAPACITY = 2 * N };
@@ -198,7 +198,7 @@ static void test_no_numbers_collide_on_purpose(void **state)
 				homes += !*home;
 				*home = true;
 			}
-			assert_true(homes > N * 3 / 4); /* of as many random ones it is 0.79 */
+			assert_true(homes > N * 3 / 4); /* for random numbers it is 0.79 of N */
 		}
 	}
 }

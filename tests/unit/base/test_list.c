@@ -60,7 +60,7 @@ static void take_out(struct list *walks, struct thing *t)
 	memset(t, 0xff, sizeof *t);
 }
 
-/* Two of them, which whatever they come to may leave. */
+/* Two walks, of which the current element may be removed. */
 static void walks_in_pieces(void **state)
 {
 	struct thing things[5] = {{.number = 0}, {.number = 1}, {.number = 2}, {.number = 3}, {.number = 4}};

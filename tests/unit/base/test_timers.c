@@ -16,7 +16,7 @@ enum { SHORT_MS = 20, LONG_MS = 60 };
 struct alarm {
 	uv_timer_t timer;
 	unsigned fired;
-	uint64_t fired_ns; /* last */
+	uint64_t fired_ns; /* when it last fired */
 };
 
 struct fixture {
@@ -68,7 +68,7 @@ static void sleep_ms(unsigned ms)
 	nanosleep(&(struct timespec){.tv_nsec = (long)ms * 1000000}, NULL);
 }
 
-/* Loops are precise to a millisecond, which may have begun. */
+/* Loops are precise to a millisecond, which may have begun already. */
 static void assert_lasted(uint64_t began_ns, uint64_t fired_ns, unsigned ms)
 {
 	assert_true(fired_ns - began_ns >= (ms - 1) * 1000000ull);
@@ -98,7 +98,7 @@ static void test_counts_from_its_start(void **state)
 	start(&f->b, SHORT_MS, 0);
 	while (!f->b.fired)
 		uv_run(&f->outer, UV_RUN_ONCE);
-	sleep_ms(LONG_MS); /* as the loop does, which tells the inner one nothing */
+	sleep_ms(LONG_MS); /* as the loop does, without telling the inner one */
 	began = clock_ns();
 	start(&f->a, SHORT_MS, 0);
 	while (!f->a.fired)

@@ -94,7 +94,7 @@ static double get(const struct elements *e, int64_t index)
 	return element_get(e->dtype, e->data + index * (int64_t)kops_dtype_size(e->dtype));
 }
 
-/* Naive f32 (f64 for f64) product of matrices with any strides into dense y. */
+/* Multiplies matrices with any strides naively in f32 (f64 for f64) into dense y. */
 static void multiply(const struct elements *a, const struct elements *b, const struct elements *y, double alpha,
                      const struct elements *old, double beta)
 {
@@ -269,7 +269,7 @@ static void softmax_passes_and_damage_is_found(void **state)
 	check_softmax_of(KOPS_BF16);
 }
 
-/* The next number in the direction of Inf. */
+/* Changes an element to the next number in the direction of Inf. */
 static void nudge(const struct elements *e, uint64_t index)
 {
 	unsigned char *bytes = at(e, index);
@@ -279,7 +279,7 @@ static void nudge(const struct elements *e, uint64_t index)
 		bytes[1]++;
 }
 
-/* A sum of the 16-bit types is rounded once: the next number is off by more than its bound. */
+/* A sum of 16-bit types is rounded once, so the next number exceeds its bound. */
 static void small_sums_are_rounded_once(void **state)
 {
 	static const kops_dtype dtypes[] = {KOPS_F16, KOPS_BF16};
@@ -373,7 +373,7 @@ static void reductions_pass_and_damage_is_found(void **state)
 	}
 }
 
-/* Of one axis the result has one number, and of no element it is what kopsd says. */
+/* With one axis the result has one number; without elements it is what kopsd returns. */
 static void reductions_of_a_row_and_of_nothing_pass(void **state)
 {
 	static const float nothing[] = {0, -(float)INFINITY, (float)NAN};
@@ -399,10 +399,10 @@ static void reductions_of_a_row_and_of_nothing_pass(void **state)
 	release(&x), release(&y), release(&none);
 }
 
-/* Large results are sampled by rows, and say so; the first and the last are among them. */
+/* Large results are sampled by rows, which the report says; the first and the last row are always included. */
 static void large_results_are_sampled(void **state)
 {
-	enum { ROWS = 300000, COLUMNS = 256 }; /* 2^26 is the budget */
+	enum { ROWS = 300000, COLUMNS = 256 }; /* the budget is 2^26 */
 	float row[COLUMNS] = {0};
 	struct elements x = {(unsigned char *)row, KOPS_F32, 2, {ROWS, COLUMNS}, {0, 1}};
 	struct check check;

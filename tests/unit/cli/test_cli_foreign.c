@@ -1,6 +1,4 @@
-/*
- * Which files kops-client refuses to take for raw elements, and which it must not refuse.
- */
+/* Tests which files kops-client refuses to take for raw elements, and which it must accept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,8 +90,7 @@ static void test_what_a_hint_adds(void **state)
 	    {"a.pkl", "; only if you trust the file"},
 	    {"a.pth", "; only if you trust the file"},
 	    {"a.csv", "casting='same_kind'"}, /* refuses complex numbers */
-	    /* A name that a shell or Python would take for more than a name stays out of what is to be pasted.
-	     */
+	    /* A name that shell or Python would interpret stays out of the command to paste. */
 	    {"$(reboot).csv", "numpy.loadtxt('FILE', delimiter=',')"},
 	    {"a'b.txt", "numpy.loadtxt('FILE')"},
 	    {"a b.npz", "; numpy.load('FILE').files"},
@@ -138,7 +135,7 @@ static void test_long_text(void **state)
 	assert_int_equal(foreign_input("m", bytes, sizeof(bytes), why), 0);
 }
 
-/* Elements whose bytes are all printable. */
+/* The bytes of these elements are all printable. */
 static void test_printable_elements(void **state)
 {
 	const uint16_t threes = 0x4040;                                            /* bf16 */
@@ -161,7 +158,7 @@ static void test_printable_elements(void **state)
 	assert_int_equal(foreign_input("m", (const unsigned char *)&constant, sizeof(constant), why), 0);
 }
 
-/* Elements that begin as something else does, for two or three bytes. */
+/* These elements begin like another format for two or three bytes. */
 static void test_elements_that_begin_alike(void **state)
 {
 	static const char *const rows[] = {

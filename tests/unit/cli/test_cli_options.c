@@ -212,7 +212,7 @@ static void json_is_escaped_and_nested(void **state)
 	free(text);
 }
 
-/* beta is a factor of the old C for gemm alone; another op's is that op's business. */
+/* beta is a factor of the old C only for gemm; other ops define their own. */
 static void a_setting_means_what_its_op_says(void **state)
 {
 	static const struct option_row settings[] = {OPTION("beta", 0, "X", real, op.beta, ""), SETTINGS_END};

@@ -1,4 +1,5 @@
-/* Files: .npy headers of every version, damaged ones, dtypes, shapes that sizes tell, and files put in place.
+/*
+ * Tests files: .npy headers of every version, damaged ones, dtypes, shapes from sizes, and files put in place.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,7 @@
 
 /* ---- .npy headers ---- */
 
-/* A header as NumPy pads it; returns its length. */
+/* Makes a header padded as NumPy does; returns its length. */
 static size_t make_header(unsigned char out[1024], int version, const char *dictionary)
 {
 	size_t prefix = version == 1 ? 10 : 12;
@@ -114,7 +115,7 @@ static void dtypes_order_and_ranks_are_read(void **state)
 	}
 }
 
-/* As NumPy saves arrays of ml_dtypes.bfloat16, and of bytes. */
+/* NumPy saves arrays of ml_dtypes.bfloat16, and of bytes, like this. */
 static void two_bytes_without_a_type_may_be_bf16(void **state)
 {
 	struct source source = {.path = "x.npy", .npy = true, .is_untyped = true};
@@ -187,19 +188,19 @@ static void every_truncation_is_refused(void **state)
 		    make_header(bytes, version, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 5), }");
 		for (size_t len = 0; len < n; len++) {
 			unsigned char *exact =
-			    malloc(len ? len : 1); /* so that a read beyond the end is seen */
+			    malloc(len ? len : 1); /* so that a read beyond the end is detected */
 			memcpy(exact, bytes, len);
 			assert_int_equal(npy_parse(exact, len, &h, why), KOPS_E_INVALID);
 			free(exact);
 		}
 	}
-	/* A length of 4 GiB is not believed. */
+	/* A length of 4 GiB must be refused. */
 	memcpy(bytes, NPY_MAGIC "\x02\x00\xff\xff\xff\xff", 12);
 	assert_int_equal(npy_parse(bytes, sizeof(bytes), &h, why), KOPS_E_INVALID);
 	assert_non_null(strstr(why, "4294967295 bytes"));
 }
 
-/* Damaged headers are refused or mean something that holds together; nothing crashes. */
+/* Damaged headers are refused, or mean something consistent; nothing crashes. */
 static void damage_never_crashes(void **state)
 {
 	static const char *const bits[] = {"'", "(",   ")",    "{",  "}", ",",
@@ -329,10 +330,10 @@ static void strides_are_followed(void **state)
 
 /* An operand: A, B or C. */
 struct dims_file {
-	const char *path; /* NULL: there is none */
+	const char *path; /* NULL: no such file */
 	bool raw;
 	uint64_t bytes;      /* raw: size of the file */
-	uint64_t rows, cols; /* not raw: known already */
+	uint64_t rows, cols; /* not raw: already known */
 };
 
 static struct source source_like(const struct dims_file *f, size_t elem)
@@ -607,7 +608,7 @@ static void a_written_file_appears_whole(void **state)
 	struct source source;
 	struct stat st;
 
-	for (int round = 0; round < 2; round++) { /* new, then over the old one */
+	for (int round = 0; round < 2; round++) { /* a new file, then one over the old */
 		struct sink *sink = sink_open(p->file, false, why);
 		assert_non_null(sink);
 		assert_int_equal(access(p->file, F_OK), round == 0 ? -1 : 0);
@@ -623,7 +624,7 @@ static void a_written_file_appears_whole(void **state)
 			assert_int_equal(chmod(p->file, 04640), 0);
 	}
 	assert_int_equal(stat(p->file, &st), 0);
-	assert_int_equal(st.st_mode & 07777, 0640); /* kept, but for set-user-ID */
+	assert_int_equal(st.st_mode & 07777, 0640); /* kept, except for set-user-ID */
 	assert_int_equal(st.st_size, 128 + 12);
 }
 

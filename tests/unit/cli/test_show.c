@@ -18,7 +18,7 @@ static void width(void **state)
 	assert_int_equal(show_width("abc"), 3);
 	assert_int_equal(show_width("12 µs"), 5);
 	assert_int_equal(show_width("日本"), 4);
-	assert_int_equal(show_width("e\xcc\x81"), 1); /* an accent of its own */
+	assert_int_equal(show_width("e\xcc\x81"), 1); /* an accent alone */
 	assert_int_equal(show_width("a\x1b[2J"), 5);
 	assert_int_equal(show_width("\xff\xfe"), 2);
 }
@@ -51,7 +51,7 @@ static void cuts(void **state)
 	cut_is("a\xe6\x97", 8, "a??");
 }
 
-/* Marks without columns of their own: there is no end to them, but there is to the room. */
+/* Marks without columns: their number is unlimited, but the room is not. */
 static void very_many_marks(void **state)
 {
 	char text[2001] = "e";

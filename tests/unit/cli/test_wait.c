@@ -1,5 +1,7 @@
-/* kops-client's waiting: as long as kopsd answers, whatever the handle's timeout is; not for ever where it does
- * not. */
+/*
+ * kops-client waits as long as kopsd answers, whatever the handle's timeout is, but not for ever if it does
+ * not.
+ */
 #include "../client/fake_daemon.h"
 
 #include "cli.h"
@@ -7,7 +9,7 @@
 
 #define HANDLE_MS 200
 
-/* Of a fake daemon: a job of one copy, on a handle whose own timeout is short. */
+/* Returns a job of one copy at a fake daemon, on a handle with a short timeout of its own. */
 static kops_job *open_job(struct cli *cli, struct fake *f)
 {
 	kops_options options = {.size = sizeof options, .socket = f->path, .timeout_ms = HANDLE_MS};
@@ -61,7 +63,7 @@ static void script_silent(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* The fake daemon accepts no second connection, by which it could be asked. */
+/* The fake daemon accepts no second connection for questions. */
 static void test_a_silent_kopsd_is_given_up(void **state)
 {
 	struct fake *f = *state;

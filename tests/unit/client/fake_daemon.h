@@ -1,7 +1,6 @@
 /*
  * fake_daemon.h: a scripted daemon in a thread, for the tests of libkops. A script accepts connections, expects
- * requests and answers them by hand; its first unmet expectation ends it, and fake_stop() fails the test with
- * it.
+ * requests and answers them by hand. Its first unmet expectation ends it, and fake_stop() then fails the test.
  */
 #ifndef KOPS_TEST_FAKE_DAEMON_H
 #define KOPS_TEST_FAKE_DAEMON_H
@@ -41,18 +40,18 @@ struct fake {
 	void (*script)(struct fake *);
 	char failed[256];
 	int fds_before;
-	/* The last request: its bytes, its descriptors (closed by the next fake_read()). */
+	/* The last request: its bytes, and its descriptors, which the next fake_read() closes. */
 	uint8_t data[MESSAGE_BYTES_MAX];
 	size_t len;
 	int fds[MESSAGE_FDS_ROOM];
 	unsigned n_fds;
 	struct message_arena arena;
-	/* For scripts to leave things in. */
+	/* For scripts to store things. */
 	int memfd;
-	bool prepares, lists, is_old; /* set before it greets, */
-	uint32_t ring_entries;        /* and this */
+	bool prepares, lists, is_old; /* must be set before it greets */
+	uint32_t ring_entries;        /* likewise */
 	uint64_t ids[16];
-	unsigned count; /* or, for fake_wait(), how far it is */
+	unsigned count; /* or, for fake_wait(), the step reached */
 	uint8_t saved[MESSAGE_BYTES_MAX];
 	size_t saved_len;
 };
@@ -65,7 +64,7 @@ static inline int count_fds(void)
 	return n;
 }
 
-/* ---- How far script and test are: each waits for what the other has done ---- */
+/* ---- Steps of script and test: each waits for the other ---- */
 
 static inline void fake_reach(struct fake *f, unsigned count)
 {
@@ -93,7 +92,7 @@ static inline void fake_fail(struct fake *f, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(f->failed, sizeof f->failed, format, args);
 	va_end(args);
-	shutdown(f->sock, SHUT_RDWR); /* or the client would wait for ever */
+	shutdown(f->sock, SHUT_RDWR); /* otherwise the client would wait for ever */
 	pthread_exit(NULL);
 }
 
@@ -121,7 +120,7 @@ static inline void fake_accept(struct fake *f)
 		fake_fail(f, "accept: %s", strerror(errno));
 }
 
-/* The next request; NULL when the client closed. */
+/* Returns the next request; NULL if the client closed. */
 static inline Kops__V1__Request *fake_read(struct fake *f)
 {
 	struct pollfd p = {.fd = f->sock, .events = POLLIN};
@@ -158,7 +157,7 @@ static inline void fake_expect_end(struct fake *f)
 	Kops__V1__Request *r;
 	do
 		r = fake_read(f);
-	while (r && r->body_case == FAKE_VERB(DROP)); /* kops_close() gives back what it has */
+	while (r && r->body_case == FAKE_VERB(DROP)); /* kops_close() gives its buffers back */
 	if (r)
 		fake_fail(f, "the end expected, but verb %d came", (int)r->body_case);
 	fake_hang_up(f);
@@ -176,7 +175,7 @@ static inline void fake_send(struct fake *f, const Kops__V1__Reply *reply, int f
 	size_t len = 0;
 	int rc = message_pack(&reply->base, out, &len);
 	while (rc == 0 && (rc = message_send(f->sock, out, len, &fd, fd >= 0)) == KOPS_E_BUSY) {
-		struct pollfd p = {.fd = f->sock, .events = POLLOUT}; /* the client has not read yet */
+		struct pollfd p = {.fd = f->sock, .events = POLLOUT}; /* waits until the client has read */
 		rc = poll(&p, 1, FAKE_PATIENCE_MS) == 1 ? 0 : KOPS_E_TIMEOUT;
 	}
 	if (rc < 0)
@@ -192,7 +191,7 @@ static inline void fake_answer(struct fake *f, uint64_t id, int status, const ch
 	fake_send(f, &reply, -1);
 }
 
-/* Five times that differ; us: in total. */
+/* Sets five different times; us: in total. */
 #define FAKE_TIMES(to, us)                                                                                     \
 	((to)->queue_us = (us) + 100, (to)->upload_us = (us) + 200, (to)->compute_us = (us) + 300,             \
 	 (to)->download_us = (us) + 400, (to)->total_us = (us))
@@ -218,7 +217,7 @@ static inline void fake_receipt(struct fake *f, uint64_t id)
 	fake_send(f, &reply, -1);
 }
 
-/* Of a job that is prepared: with all words, or as before. */
+/* Answers a prepared job: with all sentences, or as before. */
 static inline void fake_receipt_prepared(struct fake *f, uint64_t id, bool as_before, double us)
 {
 	Kops__V1__OpReceipt op = KOPS__V1__OP_RECEIPT__INIT, *ops[] = {&op};
@@ -391,7 +390,7 @@ static inline kops *fake_open(const struct fake *f)
 	return k;
 }
 
-/* Without waiting for the daemon, which may be yet to start. */
+/* Does not wait for the daemon, which may start later. */
 static inline kops *fake_open_start(const struct fake *f, uint32_t timeout_ms)
 {
 	kops_options options = {.size = sizeof options, .socket = f->path, .timeout_ms = timeout_ms};
@@ -402,7 +401,7 @@ static inline kops *fake_open_start(const struct fake *f, uint32_t timeout_ms)
 	return k;
 }
 
-/* A short timeout for calls that must run into it; what has to succeed keeps fake_open()'s. */
+/* Sets a short timeout for calls that must time out; others keep fake_open()'s. */
 static inline void fake_set_timeout(kops *k, uint32_t ms)
 {
 	k->timeout_ms = ms;
@@ -416,13 +415,13 @@ static inline kops_buffer *fake_alloc(kops *k, uint64_t bytes, unsigned flags)
 	return b;
 }
 
-/* 2 × 2 floats of a buffer, from this byte on. */
+/* Returns a view of 2 × 2 floats of a buffer, from this byte on. */
 static inline kops_view fake_matrix(kops_buffer *b, uint64_t offset)
 {
 	return kops_matrix(b, offset, KOPS_F32, 2, 2, 0);
 }
 
-/* A job of one transpose. */
+/* Makes a job of one transpose. */
 static inline kops_job *fake_transpose(kops *k, kops_view from, kops_view to)
 {
 	kops_job *job = NULL;
@@ -431,8 +430,7 @@ static inline kops_job *fake_transpose(kops *k, kops_view from, kops_view to)
 	return job;
 }
 
-/* A script that greets and lends a buffer, and with the client's handle a job on that buffer. ret_buffer: may
- * be NULL. */
+/* Starts a script that greets and lends a buffer, and makes a job on that buffer. ret_buffer may be NULL. */
 static inline kops_job *fake_start_job(struct fake *f, void (*script)(struct fake *), kops_buffer **ret_buffer)
 {
 	kops_buffer *b;
@@ -445,7 +443,7 @@ static inline kops_job *fake_start_job(struct fake *f, void (*script)(struct fak
 	return fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 16));
 }
 
-/* A job of one gemm of 2 × 2 matrices at the start of three buffers. */
+/* Makes a job of one gemm of 2 × 2 matrices at the start of three buffers. */
 static inline kops_job *fake_gemm(kops *k, kops_buffer *a, kops_buffer *b, kops_buffer *c, double beta)
 {
 	kops_job *job = NULL;

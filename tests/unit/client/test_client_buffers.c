@@ -1,6 +1,4 @@
-/*
- * libkops against a scripted daemon: buffers, lent and imported.
- */
+/* Tests libkops against a scripted daemon: buffers, lent and imported. */
 #include <sys/resource.h>
 
 #include "fake_daemon.h"
@@ -113,7 +111,7 @@ static void script_late_lend(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* What comes after its caller has gone is given back. */
+/* A buffer that comes after its caller has gone is given back. */
 static void test_late_lend_is_given_back(void **state)
 {
 	struct fake *f = *state;
@@ -142,7 +140,7 @@ static void script_lend_twice(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Our own want of descriptors is the answer to this call, and no end of the connection. */
+/* If this process lacks descriptors, that is the answer to this call, and the connection stays. */
 static void test_out_of_descriptors(void **state)
 {
 	struct fake *f = *state;
@@ -231,7 +229,7 @@ static void test_a_private_copy(void **state)
 	assert_int_equal(kops_copy(k, fake_matrix(b, 0), fake_matrix(b, 32)), KOPS_E_STATE);
 	assert_int_equal(kops_python_keep_private(resident), KOPS_E_INVALID);
 	kops_free(b);
-	assert_int_equal(msync(data, 4096, MS_ASYNC), -1); /* it is gone */
+	assert_int_equal(msync(data, 4096, MS_ASYNC), -1); /* it is unmapped */
 	kops_close(k);
 	fake_stop(f);
 }

@@ -1,7 +1,7 @@
 /*
- * libkops in a program that closes descriptors that it does not know, and puts its own files in their place: a
- * lost descriptor is a lost connection, and no byte goes to a file of the program. And in one that was started
- * without standard input, output and error.
+ * Tests libkops in a program that closes descriptors it does not know, and puts its own files in their place. A
+ * lost descriptor is a lost connection, and no byte goes to a file of the program. Also tests a program that
+ * was started without standard input, output and error.
  */
 #include <dlfcn.h>
 #include <sys/resource.h>
@@ -13,7 +13,7 @@
 
 /* ---- A program's own files ---- */
 
-/* A socket of the program's, at a number that libkops had, and its other end. */
+/* A socket of the program at a number that libkops had, and its other end. */
 struct foreign {
 	int number, other;
 };
@@ -27,7 +27,7 @@ static struct foreign put_in_place_of(int number)
 	return (struct foreign){number, pair[1]};
 }
 
-/* It is as the program left it: open, and nothing was written to it. */
+/* Returns true if the file is as the program left it: open, and nothing was written to it. */
 static bool is_untouched(const struct foreign *foreign)
 {
 	char byte;
@@ -44,14 +44,14 @@ static void check_and_close(const struct foreign *foreign)
 
 /* ---- Between two calls ---- */
 
-/* The first connection ends when its socket is closed. */
+/* The first connection must end when its socket is closed. */
 static void expect_loss(struct fake *f)
 {
 	FAKE_CHECK(f, fake_read(f) == NULL);
 	fake_hang_up(f);
 }
 
-/* On the next one the buffer is given again, with the content that it had. */
+/* On the next connection the buffer must be given again, with its content. */
 static void expect_import(struct fake *f, const char *content)
 {
 	char found[8] = "";
@@ -123,7 +123,7 @@ static void test_only_the_socket_reused(void **state)
 	lose(*state, false, true);
 }
 
-/* What is not needed any more is not closed either. */
+/* Descriptors that are not needed any more are not closed either. */
 static void script_until_the_end(struct fake *f)
 {
 	fake_greet(f);
@@ -145,7 +145,7 @@ static void test_close_after_the_numbers_were_reused(void **state)
 	fake_stop(f);
 }
 
-/* Whatever listens or answers there: a timeout holds. */
+/* A timeout must hold, whatever listens or answers there. */
 static void test_no_daemon_any_more(void **state)
 {
 	struct fake *f = *state;
@@ -181,7 +181,7 @@ static void script_lost_with_a_job_out(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* It is sent again, in other memory: the daemon may be at the old one. */
+/* The job is sent again, in other memory: the daemon may still use the old one. */
 static void test_with_a_job_out(void **state)
 {
 	struct fake *f = *state;
@@ -248,7 +248,7 @@ static void script_violation(struct fake *f)
 	expect_loss(f);
 }
 
-/* The daemon lives, and writes what the job had as its output when the caller has been told of the end. */
+/* The daemon lives, and writes the job's output after the caller was told of its end. */
 static void write_late(struct fake *f, void (*script)(struct fake *), bool closes, int expected)
 {
 	kops_buffer *b = NULL;
@@ -291,7 +291,7 @@ static void script_given(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Of which nobody else has the memfd: it is as good as lent. */
+/* Memory whose memfd nobody else has is treated as lent. */
 static void test_given_memory(void **state)
 {
 	struct fake *f = *state;
@@ -327,7 +327,7 @@ static void script_lost_import(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A copy of it would be nobody else's: it is not replaced, and jobs say so. */
+/* A copy would not be shared with others, so imported memory is not replaced, and jobs say so. */
 static void test_imported_memory(void **state)
 {
 	struct fake *f = *state;
@@ -371,7 +371,7 @@ static void test_in_an_event_loop(void **state)
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	int number = kops_fd(k);
 	assert_true(number >= 0 && fake_wait(f, 1));
-	assert_in_range(kops_timeout(k), 0, 1000); /* the loop looks again, whatever it is told */
+	assert_in_range(kops_timeout(k), 0, 1000); /* the loop must look again, whatever it was told */
 	struct foreign foreign = put_in_place_of(number);
 	assert_int_equal(kops_fd(k), -1);
 	assert_int_equal(kops_events(k), 0);
@@ -390,7 +390,7 @@ static void test_in_an_event_loop(void **state)
 
 /* ---- fork() ---- */
 
-/* In a child, where files of its own have the numbers; the parent computes on. */
+/* Closes in a child whose own files have the numbers; the parent computes on. */
 static int close_in_child(kops *k, const kops_buffer *b)
 {
 	struct foreign sock = put_in_place_of(k->link.sock.number), memfd = put_in_place_of(b->fd.number);
@@ -445,7 +445,7 @@ static void script_of_low_numbers(struct fake *f)
 			return __LINE__;                                                                       \
 	} while (0)
 
-/* In a child that lacks those of `closed`. The line that fails; 0: none. */
+/* Starts in a child without the descriptors in `closed`. Returns the line that fails; 0: none. */
 static int start_low(const struct fake *f, unsigned closed)
 {
 	kops_buffer *lent = NULL, *imported = NULL;
@@ -463,7 +463,7 @@ static int start_low(const struct fake *f, unsigned closed)
 	LOW_CHECK(imported->fd.number > 2);
 	while (k->link.state == LINK_UP)
 		kops_process(k);
-	close(lent->fd.number); /* it is replaced */
+	close(lent->fd.number); /* replaced below */
 	LOW_CHECK(kops_ping(k) == 0);
 	LOW_CHECK(k->link.sock.number > 2 && lent->fd.number > 2);
 	for (int i = 0; i < 3; i++)
@@ -490,7 +490,7 @@ static void test_without_standard_descriptors(void **state)
 	}
 }
 
-/* There are numbers below 3 only: none is left there behind a failure. */
+/* Only numbers below 3 are free; none may stay open after a failure. */
 static int start_without_numbers(const struct fake *f)
 {
 	const struct rlimit limit = {.rlim_cur = 3, .rlim_max = 3};
@@ -517,11 +517,11 @@ static void test_without_numbers_above_standard_ones(void **state)
 
 /* ---- What it costs ---- */
 
-static unsigned looks; /* at descriptors, of this thread */
+static unsigned looks; /* this thread's looks at descriptors */
 static pthread_t looker;
 static bool looks_fail;
 
-/* libkops's own calls come here too. */
+/* libkops's calls also come here. */
 int fstat(int fd, struct stat *ret)
 {
 	static int (*real)(int, struct stat *);
@@ -541,7 +541,7 @@ static void script_of_a_run(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* One look a call, where the only sleep is in the receiving. */
+/* One look per call, where the only sleep is in receiving. */
 static void test_one_look_a_call(void **state)
 {
 	struct fake *f = *state;
@@ -557,7 +557,7 @@ static void test_one_look_a_call(void **state)
 	fake_stop(f);
 }
 
-/* As under a filter of system calls: it is there, and that is all that is known. */
+/* A filter of system calls may hide everything but that the descriptor exists. */
 static void test_descriptors_that_cannot_be_examined(void **state)
 {
 	struct fake *f = *state;

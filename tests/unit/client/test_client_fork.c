@@ -1,6 +1,4 @@
-/*
- * libkops in children of fork() and vfork(): a scripted daemon sees what reaches the connection.
- */
+/* Tests libkops in children of fork() and vfork(): a scripted daemon sees what reaches the connection. */
 #include "fake_daemon.h"
 
 #include <sys/resource.h>
@@ -10,7 +8,7 @@
 
 /* ---- Children ---- */
 
-/* Runs in a child, where cmocka's assertions would run the parent's tests: says what is wrong, or NULL. */
+/* Runs in a child, where cmocka's assertions would run the parent's tests. Returns what is wrong, or NULL. */
 typedef const char *child_main(void *data);
 
 #define CHILD_CHECK(condition)                                                                                 \
@@ -49,7 +47,7 @@ static void in_child(child_main *run, void *data)
 
 /* ---- What a child may call ---- */
 
-/* Whether this process has memory at an address. */
+/* Returns true if this process has memory at the address. */
 static bool is_mapped(const void *address)
 {
 	int pipes[2];
@@ -133,7 +131,7 @@ static const char *call_everything(void *data)
 	return NULL;
 }
 
-/* Everything, the end of the handle included; what lies at the buffer's old address then stays. */
+/* Calls everything, and finally kops_close(); what lies at the buffer's old address must stay. */
 static const char *call_everything_and_close(void *data)
 {
 	struct parent *p = data;
@@ -158,7 +156,7 @@ static void script_undisturbed(struct fake *f)
 	fake_lend(f);
 	uint64_t id = fake_expect(f, FAKE_VERB(SUBMIT))->id;
 	f->ids[0] = id;
-	/* The next request is what the parent sends after its children: they sent none. */
+	/* The next request must be the parent's after its children, which sent none. */
 	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(PING));
 	fake_receipt(f, id);
 	fake_answer(f, r->id, 0, "");
@@ -204,7 +202,7 @@ static void test_child_is_refused_and_parent_goes_on(void **state)
 	close_parent(f, &p);
 }
 
-/* Where the kernel has no MADV_WIPEONFORK. */
+/* Tests kernels without MADV_WIPEONFORK. */
 static void test_pids_tell_a_child_too(void **state)
 {
 	struct fake *f = *state;
@@ -229,7 +227,7 @@ static const char *fork_again(void *data)
 	return call_everything(data);
 }
 
-/* Whether this process may write there. */
+/* Returns true if this process may write there. */
 static bool is_writable(void *address)
 {
 	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
@@ -250,7 +248,7 @@ static const char *check_inherited(const struct parent *p)
 	return NULL;
 }
 
-/* A grandchild gets what its parent sees. */
+/* A grandchild must see what its parent sees. */
 static const char *see_the_same(void *data)
 {
 	struct parent *p = data;
@@ -271,7 +269,7 @@ static const char *inherit_memory(void *data)
 	return NULL;
 }
 
-/* The program closed the descriptor, and used its number for a file of its own. */
+/* The program closed the descriptor, and used its number for its own file. */
 static const char *inherit_after_closing(void *data)
 {
 	struct parent *p = data;
@@ -312,7 +310,7 @@ static void test_children_may_inherit_memory(void **state)
 	fake_start(f, script_undisturbed);
 	open_parent(f, &p);
 	memcpy(p.data, "kept", 4);
-	assert_null(kops_inherit(p.lent)); /* no child */
+	assert_null(kops_inherit(p.lent)); /* not in a child */
 	in_child(inherit_memory, &p);
 	in_child(inherit_after_closing, &p);
 	in_child(inherit_where_copies_have_no_memory, &p);
@@ -362,7 +360,7 @@ static const char *close_copy(void *data)
 	return NULL;
 }
 
-/* The child's copy of a buffer that is being made is nobody's. */
+/* Nobody uses the child's copy of a buffer that is being made. */
 static void test_child_while_a_buffer_is_made(void **state)
 {
 	struct fake *f = *state;
@@ -379,7 +377,7 @@ static void test_child_while_a_buffer_is_made(void **state)
 	fake_stop(f);
 }
 
-/* ---- A handle of the child's own ---- */
+/* ---- A child's own handle ---- */
 
 static void script_two_handles(struct fake *f)
 {
@@ -438,7 +436,7 @@ static void script_end(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A child that lives on has the socket too, and does not keep the session alive by that. */
+/* A child that lives on also has the socket, but must not keep the session alive. */
 static void test_close_ends_the_session_despite_children(void **state)
 {
 	struct fake *f = *state;
@@ -464,7 +462,7 @@ static void fork_here(kops_job *job, int status, void *user)
 {
 	struct forking *forking = user;
 	(void)job, (void)status;
-	forking->calls++; /* in whichever process */
+	forking->calls++; /* in either process */
 	if (forking->calls == 1)
 		forking->child = fork();
 }
@@ -516,7 +514,7 @@ static void fork_in_callback(struct fake *f, bool loop)
 	fake_stop(f);
 }
 
-/* The child comes back from the callback into the middle of a wait, which must not go on there. */
+/* The child returns from the callback into the middle of a wait, which must not continue there. */
 static void test_fork_in_a_callback_of_a_wait(void **state)
 {
 	fork_in_callback(*state, false);
@@ -538,7 +536,7 @@ static void script_vanish_twice_out(struct fake *f)
 	fake_hang_up(f);
 }
 
-/* All jobs end at once: the first one's callback forks, and the second one's is the parent's alone. */
+/* All jobs end at once. The first callback forks, and the second must run in the parent only. */
 static void test_fork_in_the_callback_of_a_failure(void **state)
 {
 	struct fake *f = *state;
@@ -589,7 +587,7 @@ static const char *ping_and_close(void *data)
 	return NULL;
 }
 
-/* The handle has no lock that a thread of the parent could hold for ever in the child. */
+/* A handle has no lock that a thread of the parent could hold for ever in the child. */
 static void test_fork_while_a_thread_waits(void **state)
 {
 	struct fake *f = *state;

@@ -1,11 +1,9 @@
-/*
- * libkops against a scripted daemon: what a job says on the wire, its end, callbacks, back-pressure.
- */
+/* Tests libkops against a scripted daemon: a job's messages, its end, callbacks, back-pressure. */
 #include <dlfcn.h>
 
 #include "fake_daemon.h"
 
-/* ---- What a job says ---- */
+/* ---- Messages of a job ---- */
 
 static bool is_view(const Kops__V1__View *v, uint64_t buffer, uint64_t offset, size_t n_strides,
                     int64_t stride0)
@@ -227,7 +225,7 @@ static void script_ends(struct fake *f)
 	fake_lend(f);
 	for (unsigned i = 0; i < 3; i++)
 		ids[i] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
-	fake_receipt(f, ids[1]); /* queues of their own: in any order */
+	fake_receipt(f, ids[1]); /* queues differ, so the order may too */
 	ids[3] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
 	FAKE_CHECK(f, ids[3] != ids[1]);
 	fake_receipt(f, ids[0]);
@@ -250,7 +248,7 @@ static void test_callbacks(void **state)
 	assert_int_equal(kops_submit(two, on_end_again, &ends), 0);
 	assert_int_equal(kops_submit(three, on_end, &ends), 0);
 	assert_int_equal(kops_submit(two, NULL, NULL), KOPS_E_STATE);
-	assert_int_equal(kops_wait(two, -1), 0); /* the first time; it is out again afterwards */
+	assert_int_equal(kops_wait(two, -1), 0); /* its first run; it is out again afterwards */
 	assert_true(kops_job_is_out(two));
 	assert_int_equal(ends.wait_status, KOPS_E_STATE);
 	assert_int_equal(ends.n, 1);
@@ -353,11 +351,11 @@ static void test_cancel(void **state)
 	assert_int_equal(kops_wait(job, -1), KOPS_E_CANCELLED);
 	assert_string_equal(kops_error(k), "withdrawn");
 	assert_int_equal(kops_cancel(job), KOPS_E_STATE);
-	/* Cancelled, then the daemon goes: it may have run, and is not sent again. */
+	/* If it is cancelled before the daemon goes, it may have run, and is not sent again. */
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_cancel(job), 0);
 	assert_int_equal(kops_wait(job, -1), KOPS_E_INTERRUPTED);
-	/* With no connection there is nobody to ask: it ends by itself. */
+	/* Without a connection the job ends by itself. */
 	assert_int_equal(kops_fd(k), -1);
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_cancel(job), 0);
@@ -369,10 +367,10 @@ static void test_cancel(void **state)
 
 /* ---- Without memory ---- */
 
-static bool no_more_memory; /* for this program: the daemon's thread asks for none */
+static bool no_more_memory; /* for this program; the daemon's thread needs none */
 
-#ifndef __SANITIZE_THREAD__ /* which asks for memory before its threads can run code of this program */
-/* libkops's own calls come here too. */
+#ifndef __SANITIZE_THREAD__ /* the sanitizer allocates before its threads can run this program's code */
+/* libkops's calls also come here. */
 void *realloc(void *old, size_t bytes)
 {
 	static void *(*real)(void *, size_t);
@@ -402,7 +400,7 @@ static void script_long_receipt(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A job that succeeded has a receipt, without sentences if need be. */
+/* A job that succeeded has a receipt, even if it lacks sentences. */
 static void test_receipt_without_memory(void **state)
 {
 	struct fake *f = *state;
@@ -459,7 +457,7 @@ static void test_run_out_of_time(void **state)
 	                    "the job was not done after 0.05 s and is cancelled; kopsd may write its "
 	                    "outputs until it has stopped: wait for that, or allow more time");
 	assert_true(kops_job_is_out(job));
-	assert_int_equal(kops_wait(job, -1), 0); /* it was through when the Cancel came */
+	assert_int_equal(kops_wait(job, -1), 0); /* the job had ended when the Cancel came */
 	assert_non_null(kops_job_receipt(job));
 	kops_close(k);
 	fake_stop(f);
@@ -471,13 +469,13 @@ static void script_cancelled(struct fake *f)
 	fake_lend(f);
 	uint64_t job = fake_expect(f, FAKE_VERB(SUBMIT))->id;
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == job);
-	FAKE_CHECK(f, fake_wait(f, 1)); /* until the test has seen that it is out */
+	FAKE_CHECK(f, fake_wait(f, 1)); /* until the test has seen that the job is out */
 	fake_answer(f, job, KOPS_E_CANCELLED, "");
 	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
 	fake_expect_end(f);
 }
 
-/* Until the daemon has answered, the memory is not the caller's. */
+/* Until the daemon has answered, the memory does not belong to the caller. */
 static void test_run_for_a_while(void **state)
 {
 	struct fake *f = *state;
@@ -567,7 +565,7 @@ static void script_two_ends(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Somebody waits for it, and a callback frees it. */
+/* A callback frees a buffer that somebody waits for. */
 static void test_busy_buffer_freed_by_a_callback(void **state)
 {
 	struct fake *f = *state;
@@ -606,7 +604,7 @@ static void on_end_wait(kops_job *job, int status, void *user)
 	waiting->refused += kops_query(k, &info) == KOPS_E_STATE;
 	waiting->refused += kops_alloc(k, 1, KOPS_SHARED, NULL, &none) == KOPS_E_STATE;
 	waiting->refused += kops_import(k, 0, 1, 0, &none) == KOPS_E_STATE;
-	kops_close(k); /* not allowed either: nothing happens */
+	kops_close(k); /* not allowed either, so it does nothing */
 }
 
 static void test_callbacks_must_not_wait(void **state)
@@ -641,7 +639,7 @@ static void script_all_at_once(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A poll finds a reply that has arrived, though replies to other jobs lie before it. */
+/* A poll must find a reply that has arrived, even behind replies to other jobs. */
 static void test_a_poll_reads_past_replies_to_other_jobs(void **state)
 {
 	struct fake *f = *state;
@@ -675,7 +673,7 @@ static void script_slow(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* More than the socket holds: submitting never blocks, order and completeness hold. */
+/* Submits more than the socket holds: submitting never blocks, and nothing is lost or reordered. */
 static void test_full_socket(void **state)
 {
 	struct fake *f = *state;

@@ -1,6 +1,4 @@
-/*
- * libkops against a scripted daemon: connecting, calls, protocol violations.
- */
+/* Tests libkops against a scripted daemon: connecting, calls, protocol violations. */
 #include "fake_daemon.h"
 
 #include <sys/stat.h>
@@ -116,7 +114,7 @@ static void script_odd_name(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* The daemon ends a session over bad text, so a name must not carry any. */
+/* The daemon ends a session over bad text, so names must be made harmless. */
 static void test_name_is_made_harmless(void **state)
 {
 	struct fake *f = *state;
@@ -211,7 +209,7 @@ static void test_open_tries_again_while_the_daemon_is_busy(void **state)
 
 #define LIMIT "uid 1 has 2 sessions, and max-sessions-per-uid is 2"
 
-/* Says so and closes before it reads anything, as kopsd does. */
+/* Refuses and closes before it reads anything, as kopsd does. */
 static void refuse_place(struct fake *f)
 {
 	fake_accept(f);
@@ -256,7 +254,7 @@ static void test_waits_for_a_place(void **state)
 	struct fake *f = *state;
 	fake_start(f, script_place_after_a_while);
 	kops *k = fake_open(f);
-	assert_int_equal(kops_ping(k), 0); /* longer for one that it had before */
+	assert_int_equal(kops_ping(k), 0); /* an existing handle waits longer */
 	kops_close(k);
 	fake_stop(f);
 }
@@ -270,7 +268,7 @@ static void script_two_connections(struct fake *f)
 	}
 }
 
-/* A relative path is one from where the program was when it opened the handle. */
+/* A relative path begins at the folder in which the program opened the handle. */
 static void relative_path(struct fake *f, const char *socket)
 {
 	kops_options options = {.size = sizeof options, .socket = socket, .timeout_ms = FAKE_PATIENCE_MS};
@@ -324,7 +322,7 @@ static void script_dies_after_welcome(struct fake *f)
 	fake_reach(f, 1);
 	FAKE_CHECK(f, fake_wait(f, 2));
 	fake_welcome(f, hello, 1);
-	fake_hang_up(f); /* with a request unread, so that the client sees a reset before the Welcome */
+	fake_hang_up(f); /* with an unread request, so that the client sees a reset before the Welcome */
 	fake_reach(f, 3);
 	fake_greet(f);
 	fake_lend(f);
@@ -346,7 +344,7 @@ static void test_welcome_of_a_dead_daemon(void **state)
 	fake_stop(f);
 }
 
-/* Leaves room for nobody. The one connection in it. */
+/* Fills the queue, and returns the one connection in it. */
 static int fill_queue(struct fake *f)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -367,7 +365,7 @@ static unsigned tries_in(const char *sentence)
 	return tries;
 }
 
-/* In the order in which they came, which only those have who do not ask again and again. */
+/* Blocked connects are accepted in order; connects that are retried are not. */
 static void test_open_waits_where_the_queue_is_full(void **state)
 {
 	struct fake *f = *state;
@@ -382,7 +380,7 @@ static void test_open_waits_where_the_queue_is_full(void **state)
 
 static void script_room_after_the_first(struct fake *f)
 {
-	usleep(20000); /* for the other to wait */
+	usleep(20000); /* lets the other wait first */
 	fake_accept(f);
 	fake_hang_up(f);
 	fake_greet(f);
@@ -398,7 +396,7 @@ static void test_open_has_the_place_that_it_waited_for(void **state)
 	close(first);
 }
 
-/* Where others keep the queue full, whoever asks more seldom than they never gets in. */
+/* If others keep the queue full, a client that asks less often never gets in. */
 static void test_event_loops_keep_asking_where_the_queue_is_full(void **state)
 {
 	struct fake *f = *state;
@@ -425,7 +423,7 @@ static struct sockaddr_un own_address(const struct fake *f)
 	return own;
 }
 
-/* Scripts accept there. The listener of everybody's socket. */
+/* Lets scripts accept at the user's own socket. Returns the shared socket's listener. */
 static int listen_at_own(struct fake *f)
 {
 	struct sockaddr_un own = own_address(f);
@@ -462,7 +460,7 @@ static void test_open_prefers_its_own_socket(void **state)
 	remove_own(f);
 }
 
-/* Its queue is not everybody's, whoever fills that. */
+/* The user's own queue is not filled by others. */
 static void test_open_needs_no_place_in_everybodys_queue(void **state)
 {
 	struct fake *f = *state;
@@ -475,7 +473,7 @@ static void test_open_needs_no_place_in_everybodys_queue(void **state)
 	remove_own(f);
 }
 
-/* A daemon that is gone left it behind. */
+/* A daemon that ended left the socket behind. */
 static void test_open_where_its_own_socket_is_dead(void **state)
 {
 	struct fake *f = *state;
@@ -487,7 +485,7 @@ static void test_open_where_its_own_socket_is_dead(void **state)
 	remove_own(f);
 }
 
-/* Anybody could have put it there. */
+/* Anybody could have created the socket. */
 static void test_open_distrusts_a_folder_of_everybody(void **state)
 {
 	struct fake *f = *state;
@@ -535,7 +533,7 @@ static void test_ping(void **state)
 	                    "kopsd did not answer within 0.05 s; it may be stopped or busy (systemctl "
 	                    "status kopsd): allow a longer timeout");
 	fake_set_timeout(k, FAKE_PATIENCE_MS);
-	assert_int_equal(kops_ping(k), 0); /* the late answer is not taken for this one's */
+	assert_int_equal(kops_ping(k), 0); /* the late answer must not be taken for this call's */
 	kops_close(k);
 	fake_stop(f);
 }
@@ -674,7 +672,7 @@ static void test_violations_end_the_connection(void **state)
 		int status = kops_run(job);
 		if (status != KOPS_E_PROTOCOL || !strstr(kops_error(k), rows[i].phrase))
 			fail_msg("row %zu: %d, %s", i, status, kops_error(k));
-		assert_int_equal(kops_ping(k), 0); /* the handle lives on */
+		assert_int_equal(kops_ping(k), 0); /* the handle still works */
 		kops_close(k);
 		fake_stop(f);
 	}

@@ -1,4 +1,4 @@
-/* Lists of users, sessions and jobs: put together from pages, and what a daemon may answer instead. */
+/* Tests lists of users, sessions and jobs: how pages are joined, and what a daemon may answer instead. */
 #include "fake_daemon.h"
 
 static void greet(struct fake *f)
@@ -160,7 +160,7 @@ static void test_jobs_after_a_number_and_so_many(void **state)
 static void script_old(struct fake *f)
 {
 	fake_greet(f);
-	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, ""); /* nothing else came before */
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, ""); /* nothing else was sent before */
 	fake_expect_end(f);
 }
 
@@ -179,7 +179,7 @@ static void test_an_old_daemon_is_not_asked(void **state)
 	fake_stop(f);
 }
 
-/* Its Welcome comes after the call: what it knows is not known before. */
+/* The Welcome comes after the call: until then it is unknown what the daemon supports. */
 static void test_the_greeting_is_waited_for(void **state)
 {
 	struct fake *f = *state;

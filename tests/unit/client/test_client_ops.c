@@ -1,6 +1,6 @@
 /*
- * libkops: ops by names say the same as the calls of single ops; what it refuses; and that descriptions and
- * messages of the protocol have the same members.
+ * Tests that ops by names send the same as the calls of single ops, what libkops refuses, and that descriptions
+ * and messages of the protocol have the same members.
  */
 #include <math.h>
 
@@ -97,7 +97,7 @@ static void test_names_say_the_same_as_the_calls(void **state)
 
 	assert_true(client_job_is_same(called, named));
 	assert_int_equal(called->n_operands, named->n_operands);
-	assert_int_equal(called->n_operands, 3 + 1 + 2 + 2 + 2); /* c of the gemm is read, too */
+	assert_int_equal(called->n_operands, 3 + 1 + 2 + 2 + 2); /* the gemm also reads c */
 	kops_close(k);
 	fake_stop(f);
 }
@@ -282,7 +282,7 @@ static void test_operands_without_a_result_are_refused(void **state)
 	                 KOPS_E_SHAPE, "a is 2x2x3, b is 4x3x5: they need one batch, or 1");
 }
 
-/* Of clients, devices and kernels: of ASCII that can be printed, spaces included. */
+/* Names of clients, devices and kernels consist of printable ASCII, spaces included. */
 static void test_names(void **state)
 {
 	char longest[CLIENT_NAME_BYTES + 2] = "";

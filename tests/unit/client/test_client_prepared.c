@@ -1,4 +1,4 @@
-/* libkops against a scripted daemon: jobs that are submitted again are prepared, and run by their number. */
+/* Tests libkops against a scripted daemon: repeated jobs are prepared, and run by their number. */
 #include "fake_daemon.h"
 
 static Kops__V1__Request *expect_submit(struct fake *f, uint64_t prepare, bool only)
@@ -41,7 +41,7 @@ static void script_again(struct fake *f)
 	fake_receipt(f, expect_submit(f, 0, false)->id);
 	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
 	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 3);
-	fake_answer(f, expect_run(f, 1)->id, KOPS_E_BUSY, "full"); /* it stays prepared */
+	fake_answer(f, expect_run(f, 1)->id, KOPS_E_BUSY, "full"); /* the job stays prepared */
 	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 4);
 	fake_answer(f, expect_run(f, 1)->id, KOPS_E_NOT_FOUND, "no job is prepared as 1");
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(FORGET))->forget->prepared == 1);
@@ -152,7 +152,7 @@ static void test_without_room_it_is_sent_whole(void **state)
 
 static void script_old(struct fake *f)
 {
-	fake_greet(f); /* it would take the new fields for a violation */
+	fake_greet(f); /* to this daemon the new fields would be a violation */
 	fake_lend(f);
 	for (unsigned i = 0; i < 3; i++)
 		fake_receipt(f, expect_submit(f, 0, false)->id);
@@ -182,7 +182,7 @@ static void script_restart(struct fake *f)
 	fake_accept(f);
 	uint64_t hello = fake_expect(f, FAKE_VERB(HELLO))->id;
 	fake_expect(f, FAKE_VERB(IMPORT));
-	uint64_t id = expect_submit(f, 0, false)->id; /* before the Welcome: who knows what this one can do */
+	uint64_t id = expect_submit(f, 0, false)->id; /* sent before the Welcome, so support is unknown */
 	fake_welcome(f, hello, 1);
 	fake_receipt(f, id);
 	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
@@ -222,7 +222,7 @@ static void test_a_job_may_be_prepared_before_its_first_run(void **state)
 	kops *k = job->k;
 	assert_int_equal(kops_job_prepare(job), 0);
 	assert_string_equal(kops_receipt_op(kops_job_receipt(job), 0)->kernel, "fake");
-	assert_int_equal(kops_job_prepare(job), 0); /* it is */
+	assert_int_equal(kops_job_prepare(job), 0); /* already prepared */
 	assert_int_equal(kops_job_transpose(job, fake_matrix(b, 0), fake_matrix(b, 16), NULL), KOPS_E_STATE);
 	assert_int_equal(kops_run(job), 0);
 	check_receipt(job, 3);
@@ -250,7 +250,7 @@ static void script_after_a_refusal(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Out already, or prepared too late: the next run is one. */
+/* If it is already out, or prepared too late, the next run is an ordinary one. */
 static void test_a_job_that_could_not_be_prepared_runs(void **state)
 {
 	struct fake *f = *state;
@@ -284,7 +284,7 @@ static void script_restart_while_preparing(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A daemon that does not know the field would run it. */
+/* A daemon that does not know the field would run the job. */
 static void test_a_restart_does_not_prepare_it_again(void **state)
 {
 	struct fake *f = *state;
@@ -298,7 +298,7 @@ static void test_a_restart_does_not_prepare_it_again(void **state)
 	fake_stop(f);
 }
 
-/* Nine calls, of which eight are remembered. */
+/* Makes nine calls, of which eight are remembered. */
 static void script_one_op(struct fake *f)
 {
 	greet(f);
@@ -311,7 +311,7 @@ static void script_one_op(struct fake *f)
 	for (unsigned i = 0; i < 6; i++)
 		fake_receipt(f, expect_submit(f, 0, false)->id);
 	fake_receipt_prepared(f, expect_run(f, 1)->id, true, 2);
-	fake_receipt(f, expect_submit(f, 0, false)->id); /* the ninth takes the first one's place */
+	fake_receipt(f, expect_submit(f, 0, false)->id); /* the ninth takes the place of the first */
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(FORGET))->forget->prepared == 1);
 	fake_receipt(f, expect_submit(f, 0, false)->id);
 	fake_expect_end(f);

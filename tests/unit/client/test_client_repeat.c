@@ -1,6 +1,6 @@
 /*
- * Which jobs may be sent again after a restart (client/libkops/repeat.c), and the extents that this rests on.
- * The rule is checked against a model as well: jobs run on real numbers, interrupted anywhere and repeated.
+ * Tests which jobs may be sent again after a restart (client/libkops/job/repeat.c), and the extents that this
+ * uses. The rule is also checked against a model: jobs run on real numbers, interrupted anywhere and repeated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,7 +143,7 @@ static void submit(kops_job *job, bool sent)
 	job->sent = sent;
 }
 
-/* n elements from element `at`. */
+/* Returns a view of n elements from element `at`. */
 static kops_view row(kops_buffer *b, uint64_t at, uint64_t n)
 {
 	return kops_matrix(b, 4 * at, KOPS_F32, 1, n, 0);
@@ -175,7 +175,7 @@ static void test_within_one_job(void **state)
 	assert_int_equal(kops_job_softmax(in_place, row(d, 0, 4), row(d, 0, 4), 1, false, NULL), 0);
 	submit(in_place, true);
 	assert_false(repeatable(in_place));
-	in_place->sent = false; /* it never left: it can */
+	in_place->sent = false; /* it was not sent, so it can be */
 	assert_true(repeatable(in_place));
 	in_place->sent = true;
 
@@ -185,7 +185,7 @@ static void test_within_one_job(void **state)
 	submit(beta, true);
 	assert_false(repeatable(beta));
 
-	/* c is made, changed in place and read: all inside. */
+	/* c is made, changed in place and read within one job. */
 	copy(chain, row(a, 0, 4), row(c, 0, 4));
 	assert_int_equal(kops_job_softmax(chain, row(c, 0, 4), row(c, 0, 4), 1, false, NULL), 0);
 	copy(chain, kops_transposed(row(c, 0, 4)), kops_transposed(row(c, 8, 4)));
@@ -230,7 +230,10 @@ static void test_over_several_jobs(void **state)
 	assert_true(repeatable(make));
 	assert_true(repeatable(use));
 
-	/* A later job overwrites the first one's input: that cannot be made again, nor what rests on it. */
+	/*
+	 * A later job overwrites the first one's input, so that input and all that depends on it cannot be made
+	 * again.
+	 */
 	copy(spoil, row(c, 0, 4), row(a, 3, 4));
 	submit(spoil, true);
 	assert_false(repeatable(make));
@@ -241,7 +244,10 @@ static void test_over_several_jobs(void **state)
 	assert_true(repeatable(use));
 	assert_true(repeatable(spoil));
 
-	/* Another queue's job that reads what this one writes may have run before or after: no. */
+	/*
+	 * Another queue's job that reads this one's output may have run before or after, so it cannot be
+	 * repeated.
+	 */
 	copy(other, row(b, 0, 1), row(c, 16, 1));
 	submit(other, true);
 	assert_false(repeatable(other));
@@ -276,7 +282,7 @@ static uint32_t random_below(uint32_t n)
 	return (uint32_t)(random_state >> 33) % n;
 }
 
-/* What op `write` stores from its inputs: any function will do, as long as it depends on all of them. */
+/* Stores a function of the inputs of op `write`; any function that depends on all of them will do. */
 static void run_op(uint64_t *memory, const kops_job *job, uint32_t op)
 {
 	uint64_t hash = job->id * 1000 + op;
@@ -292,7 +298,7 @@ static void run_op(uint64_t *memory, const kops_job *job, uint32_t op)
 	}
 }
 
-/* One queue: what a job of it wrote, if it was sent again, must be what an undisturbed run would have given. */
+/* With one queue: what a repeated job wrote must be what an undisturbed run would have written. */
 static bool try_once(kops *k)
 {
 	uint64_t once[CELLS], twice[CELLS];

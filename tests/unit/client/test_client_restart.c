@@ -1,6 +1,4 @@
-/*
- * libkops against a scripted daemon that goes away: replay, giving up.
- */
+/* Tests libkops against a scripted daemon that goes away: repeating, giving up. */
 #include "fake_daemon.h"
 
 #include <sys/stat.h>
@@ -88,7 +86,7 @@ static void script_answered_then_gone(struct fake *f)
 	r = fake_expect(f, FAKE_VERB(SUBMIT));
 	fake_receipt(f, r->id);
 	fake_receipt(f, first);
-	/* A request left unread turns the end of the connection into ECONNRESET for the client. */
+	/* An unread request turns the end of the connection into ECONNRESET for the client. */
 	struct pollfd p = {.fd = f->sock, .events = POLLIN};
 	FAKE_CHECK(f, poll(&p, 1, FAKE_PATIENCE_MS) == 1);
 	fake_hang_up(f);
@@ -98,7 +96,7 @@ static void script_answered_then_gone(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Answers that were on their way when the daemon went count: the jobs are done, even those not repeatable. */
+/* Answers on their way when the daemon went count: those jobs are done, even unrepeatable ones. */
 static void test_answers_before_the_end_count(void **state)
 {
 	struct fake *f = *state;
@@ -129,11 +127,11 @@ static void script_gone_before_the_cancel_is_answered(struct fake *f)
 	fake_hang_up(f);
 	fake_greet(f);
 	check_import(f, 1, 64);
-	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, ""); /* and no Submit before it */
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, ""); /* no Submit before it */
 	fake_expect_end(f);
 }
 
-/* It may have run or not, and its user wants neither again. */
+/* The job may have run or not, and its user wants neither again. */
 static void test_a_cancelled_job_is_not_sent_again(void **state)
 {
 	struct fake *f = *state;
@@ -166,7 +164,7 @@ static void script_drain(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A job that was refused because the daemon stops did not run: it goes to the next one, repeatable or not. */
+/* A job refused because the daemon stops did not run: it goes to the next daemon, repeatable or not. */
 static void test_draining_daemon(void **state)
 {
 	struct fake *f = *state;
@@ -197,7 +195,7 @@ static void script_freed_in_use(struct fake *f)
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == b);
 	fake_hang_up(f);
 	fake_greet(f);
-	check_import(f, a, 64); /* b, which no job uses, is gone */
+	check_import(f, a, 64); /* no job uses b, so it is gone */
 	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(SUBMIT));
 	uint64_t id = r->id;
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == a);
@@ -266,7 +264,7 @@ static void script_dies_of_it(struct fake *f)
 	}
 }
 
-/* A job that ends the daemon each time is given up in the end. */
+/* A job that kills the daemon each time is finally given up. */
 static void test_poisonous_job_is_given_up(void **state)
 {
 	struct fake *f = *state;
@@ -282,7 +280,7 @@ static void test_poisonous_job_is_given_up(void **state)
 	assert_int_equal(f->count, 2);
 }
 
-/* One connection on which the job comes, after its buffers; then the daemon dies. */
+/* Accepts one connection with the job after its buffers; then the daemon dies. */
 static void die_of_it(struct fake *f)
 {
 	fake_greet(f);
@@ -310,7 +308,7 @@ static void script_stops_between_deaths(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A daemon that stops has had the job and lives: deaths before that are in another row. */
+/* A daemon that stops had the job and lived, so earlier deaths do not count. */
 static void test_an_orderly_stop_ends_a_row_of_deaths(void **state)
 {
 	struct fake *f = *state;
@@ -322,7 +320,7 @@ static void test_an_orderly_stop_ends_a_row_of_deaths(void **state)
 	fake_stop(f);
 }
 
-/* Two jobs come; the ids of both. */
+/* Reads two jobs, and returns their ids. */
 static void take_two(struct fake *f, uint64_t ids[2])
 {
 	ids[0] = fake_expect(f, FAKE_VERB(SUBMIT))->id;
@@ -349,7 +347,7 @@ static void script_cuts_off_while_stopping(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* A job that still runs when a stopping daemon's time is up did not end it. */
+/* A job that still runs when a stopping daemon's time is over did not kill it. */
 static void test_a_job_cut_off_by_a_stop_is_sent_again(void **state)
 {
 	struct fake *f = *state;
@@ -384,7 +382,7 @@ static void script_refuses_connections(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Jobs go out with Hello; where that is refused they did not run, repeatable or not. */
+/* Jobs go out with Hello. If that is refused they did not run, repeatable or not. */
 static void test_refused_connections_are_no_deaths(void **state)
 {
 	struct fake *f = *state;
@@ -421,7 +419,7 @@ static void script_dies_before_welcome(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* Requests are taken in order: who has not answered Hello has not seen the job. */
+/* Requests are read in order: a daemon that has not answered Hello has not seen the job. */
 static void test_a_daemon_that_ends_before_welcome_did_not_die_of_the_job(void **state)
 {
 	struct fake *f = *state;
@@ -512,7 +510,7 @@ static void test_daemon_gone_for_good_and_back(void **state)
 	kops_job *in_place = fake_gemm(k, a, a, a, 0);
 	kops_job *job = fake_transpose(k, fake_matrix(a, 0), fake_matrix(a, 32));
 	fake_set_timeout(k, 150);
-	/* In another queue than the in-place one, over other bytes. */
+	/* It is in another queue than in_place, over other bytes. */
 	assert_int_equal(kops_submit(job, NULL, NULL), 0);
 	assert_int_equal(kops_submit(in_place, NULL, NULL), 0);
 	assert_int_equal(kops_wait(in_place, -1), KOPS_E_INTERRUPTED);
@@ -581,7 +579,7 @@ static void script_event_loop(struct fake *f)
 	fake_hang_up(f);
 }
 
-/* The whole life in an event loop: results, a restart, the end. */
+/* Runs a whole life in an event loop: results, a restart, the end. */
 static void test_event_loop(void **state)
 {
 	struct fake *f = *state;
@@ -630,7 +628,7 @@ static void script_restart_once(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* An epoll set forgets a closed descriptor; the new one must not pass for the old. */
+/* An epoll set forgets a closed descriptor, so the new one must have another number. */
 static void test_new_connection_has_a_new_number(void **state)
 {
 	struct fake *f = *state;

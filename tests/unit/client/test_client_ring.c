@@ -1,4 +1,4 @@
-/* libkops against a scripted daemon that lends a ring: who wakes whom, and rings and ends that cannot be. */
+/* Tests libkops against a scripted daemon that lends a ring: who wakes whom, and invalid rings and ends. */
 #include <poll.h>
 
 #include "fake_daemon.h"
@@ -9,14 +9,14 @@ enum { ENTRIES = 4, JOBS = 2 };
 /* ---- The daemon's side ---- */
 
 struct lent_ring {
-	uint32_t entries;    /* as it says */
-	uint64_t bytes;      /* as it says; 0: what these entries take */
-	uint64_t real_bytes; /* 0: as it says */
+	uint32_t entries;    /* as claimed */
+	uint64_t bytes;      /* as claimed; 0: what these entries take */
+	uint64_t real_bytes; /* 0: as claimed */
 	bool without_fd, unsealed;
 	bool refused;
 };
 
-static struct ring_memory *memory; /* of the ring that was lent last */
+static struct ring_memory *memory; /* of the last ring that was lent */
 
 static void unmap(void)
 {
@@ -50,7 +50,7 @@ static void lend(struct fake *f, const struct lent_ring *lent)
 	close(fd);
 }
 
-/* n jobs are prepared, and after the first the ring is asked for. */
+/* Lets n jobs be prepared. After the first the client asks for the ring. */
 static void prepare(struct fake *f, unsigned n, const struct lent_ring *lent)
 {
 	f->prepares = true;
@@ -71,7 +71,7 @@ static void begin(struct fake *f)
 	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
 }
 
-/* The next connection, on which one job is sent. */
+/* Accepts the next connection, on which one job is sent. */
 static void begin_again(struct fake *f)
 {
 	fake_accept(f);
@@ -82,7 +82,7 @@ static void begin_again(struct fake *f)
 	fake_receipt(f, job);
 }
 
-/* The id of the n-th run, counted from 0, when it is there. */
+/* Waits for the n-th run, counted from 0, and returns its id. */
 static uint64_t run_id(struct fake *f, uint32_t n)
 {
 	for (unsigned ms = 0; ring_load(&memory->run_tail) <= n; ms++) {
@@ -109,7 +109,7 @@ static void wake(struct fake *f)
 	fake_send(f, &reply, -1);
 }
 
-/* Puts in the n-th end; wakes the client if that sleeps. */
+/* Writes the n-th end, and wakes the client if it sleeps. */
 static void end(struct fake *f, uint32_t n, uint64_t id)
 {
 	write_end(n, id);
@@ -119,7 +119,7 @@ static void end(struct fake *f, uint32_t n, uint64_t id)
 
 /* ---- The client's side ---- */
 
-/* With so many jobs that are prepared. */
+/* Opens a handle with so many prepared jobs. */
 static kops *open_with(const struct fake *f, unsigned n, kops_job *jobs[])
 {
 	kops *k = fake_open(f);
@@ -145,7 +145,7 @@ static void submit_all(kops_job *jobs[JOBS])
 		assert_int_equal(kops_submit(jobs[i], NULL, NULL), 0);
 }
 
-/* As an event loop does, until the job has ended. */
+/* Works like an event loop until the job has ended. */
 static void loop_until_ended(kops *k, const kops_job *job)
 {
 	while (kops_job_is_out(job)) {
@@ -188,7 +188,7 @@ static void test_runs_and_their_ends(void **state)
 	stop(f, k);
 }
 
-/* The second end comes when the loop has slept, been woken for the first one, and sleeps again. */
+/* The second end comes after the loop slept, was woken for the first, and sleeps again. */
 static void script_one_by_one(struct fake *f)
 {
 	begin(f);
@@ -206,7 +206,7 @@ static void script_one_job(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* So that the daemon knows whether somebody looks for each end. */
+/* The daemon then knows whether somebody looks for each end. */
 static void test_the_ring_tells_how_long_the_client_spins(void **state)
 {
 	struct fake *f = *state;
@@ -248,7 +248,7 @@ static void test_an_event_loop_is_woken_after_a_wait(void **state)
 	stop(f, k);
 }
 
-/* ---- Rings that cannot be ---- */
+/* ---- Invalid rings ---- */
 
 static const struct lent_ring wrong_rings[] = {
     {.entries = ENTRIES - 1}, /* no power of 2 */
@@ -306,7 +306,7 @@ static void test_a_ring_that_is_refused(void **state)
 	stop(f, k);
 }
 
-/* ---- Ends that cannot be ---- */
+/* ---- Invalid ends ---- */
 
 static void (*write_wrong)(struct fake *f, uint64_t first, uint64_t second);
 
@@ -339,7 +339,7 @@ static void one_that_ends_twice(struct fake *f, uint64_t first, uint64_t second)
 	end(f, 1, first);
 }
 
-/* Two runs are out; what is wrong is the end of that connection. The next one is as it should be. */
+/* Two runs are out. The invalid end breaks that connection; the next one is valid. */
 static void script_wrong_ends(struct fake *f)
 {
 	begin(f);
@@ -408,7 +408,7 @@ static void test_a_death_with_runs_out(void **state)
 	submit_all(jobs);
 	assert_int_equal(kops_wait(jobs[1], -1), 0);
 	assert_int_equal(kops_wait(jobs[0], -1), 0);
-	assert_true(kops_job_receipt(jobs[0])->total_us == 5); /* it was through, and is not sent again */
+	assert_true(kops_job_receipt(jobs[0])->total_us == 5); /* it had ended, and is not sent again */
 	stop(f, k);
 }
 
@@ -448,7 +448,7 @@ static void script_lost_socket(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* By another file of the program, which the client is not to sleep on. */
+/* Replaces the socket by another file of the program, on which the client must not sleep. */
 static void test_a_run_when_the_socket_is_lost(void **state)
 {
 	struct fake *f = *state;
@@ -460,7 +460,7 @@ static void test_a_run_when_the_socket_is_lost(void **state)
 	int number = k->link.sock.number;
 	assert_int_equal(dup3(pair[0], number, O_CLOEXEC), number);
 	assert_int_equal(kops_run(jobs[0]), 0);
-	assert_false(kops_job_receipt(jobs[0])->prepared); /* it was sent anew */
+	assert_false(kops_job_receipt(jobs[0])->prepared); /* sent anew */
 	stop(f, k);
 	assert_true(recv(pair[1], &(char){0}, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
 	close(number);

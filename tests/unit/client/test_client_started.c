@@ -1,6 +1,4 @@
-/*
- * libkops against a scripted daemon: handles and buffers that are started, and nobody waits for them.
- */
+/* Tests libkops against a scripted daemon: handles and buffers that are started without waiting for them. */
 #include "fake_daemon.h"
 
 /* What a callback saw. */
@@ -32,7 +30,7 @@ static kops_buffer *start_alloc(kops *k, unsigned flags, struct seen *seen)
 	return b;
 }
 
-/* Once round an event loop. */
+/* Goes once round an event loop. */
 static int turn(kops *k)
 {
 	struct pollfd p = {.fd = kops_fd(k), .events = kops_events(k)};
@@ -100,7 +98,7 @@ static void script_job_before_buffer(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* The daemon has the job wait; its memory is here at once. */
+/* The daemon lets the job wait; imported memory is here at once. */
 static void test_jobs_may_use_a_buffer_that_is_being_made(void **state)
 {
 	struct fake *f = *state;
@@ -178,7 +176,7 @@ static void script_freed_early(struct fake *f)
 	fake_expect_end(f);
 }
 
-/* The job finishes with it; nobody hears of the buffer. */
+/* The job finishes with the buffer; no callback is called. */
 static void test_free_while_it_is_being_made(void **state)
 {
 	struct fake *f = *state;
@@ -242,9 +240,9 @@ static void script_restart(struct fake *f)
 	fake_expect(f, FAKE_VERB(SUBMIT));
 	fake_hang_up(f);
 	fake_greet(f);
-	FAKE_CHECK(f, fake_lend(f) == 1); /* freed, but for the job; */
+	FAKE_CHECK(f, fake_lend(f) == 1); /* freed, but needed by the job */
 	Kops__V1__Request *r = fake_expect(f, FAKE_VERB(ALLOC));
-	FAKE_CHECK(f, r->alloc->buffer == 2 && !r->alloc->lost); /* never made, so nothing in it is lost */
+	FAKE_CHECK(f, r->alloc->buffer == 2 && !r->alloc->lost); /* never made, so its content cannot be lost */
 	fake_lent(f, r->id, -1, "gpu1");
 	fake_receipt(f, fake_expect(f, FAKE_VERB(SUBMIT))->id);
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(DROP))->drop->buffer == 1);
@@ -307,7 +305,7 @@ static void script_vanish(struct fake *f)
 	fake_hang_up(f);
 }
 
-/* In its place another is started, which is not meant by this failure. */
+/* Starts another buffer in its place, which this failure must spare. */
 static void start_again(kops_buffer *b, int status, void *user)
 {
 	struct seen *seen = user;
@@ -393,7 +391,7 @@ static void test_open_start_is_refused_later(void **state)
 	fake_stop(f);
 }
 
-/* Its queue takes the connection, and nobody says Welcome. */
+/* The daemon's queue takes the connection, but nobody answers. */
 static void test_open_start_with_a_stuck_daemon(void **state)
 {
 	struct fake *f = *state;

@@ -1,5 +1,4 @@
-/* libkops: a wait sleeps, except in the time for which it is told to look out, while it finds a CPU that no
- * other thread wants. */
+/* Tests that a wait sleeps, except when it has to poll and finds a CPU that no other thread needs. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <sched.h>
@@ -19,7 +18,7 @@ static struct {
 } sleeps[SLEEPS_MAX];
 static unsigned n_sleeps;
 
-/* libkops's own calls come here too. */
+/* libkops's calls also come here. */
 int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
 	static int (*real)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
@@ -33,7 +32,9 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
 	return found;
 }
 
-/* How long other threads have the CPU when the test's lets them, or a virtual machine's host. */
+/*
+ * How long other threads have the CPU after a yield by the test's thread, or a virtual machine's host has it.
+ */
 static _Thread_local long yield_ns, host_ns, switches;
 
 int sched_yield(void)
@@ -52,7 +53,7 @@ int getrusage(__rusage_who_t who, struct rusage *ret)
 	return 0;
 }
 
-/* The CPUs that libkops may use, for all that it knows, and its moves away from the one that it is on. */
+/* The number of CPUs that libkops believes it may use, and its moves away from its CPU. */
 static unsigned cpus = 1, moves;
 static cpu_set_t allowed;
 
@@ -86,7 +87,7 @@ int sched_setaffinity(pid_t tid, size_t size, const cpu_set_t *set)
 	return 0;
 }
 
-/* The clock runs ahead by so much. */
+/* How far the clock is ahead. */
 static int64_t ahead_s;
 
 int clock_gettime(clockid_t clock, struct timespec *ret)
@@ -130,7 +131,7 @@ static void test_it_looks_out_when_told(void **state)
 	fake_stop(f);
 }
 
-/* What is left of the time after looking, not all of it again. */
+/* It sleeps for the rest of the time after polling, not for all of it again. */
 static void test_it_looks_and_then_sleeps(void **state)
 {
 	struct fake *f = *state;
@@ -161,7 +162,7 @@ static void test_it_sleeps_at_once_with_many_jobs_out(void **state)
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
 	assert_true(n_sleeps >= 1 && sleeps[0].asked_us > 0);
-	assert_int_equal(k->looks.sleep_until_us, 0); /* it did not look */
+	assert_int_equal(k->looks.sleep_until_us, 0); /* it did not poll */
 	k->jobs.n_out = 8;
 	n_sleeps = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
@@ -189,7 +190,7 @@ static void test_it_sleeps_while_others_want_the_cpu(void **state)
 	fake_stop(f);
 }
 
-/* Those that only look give a CPU back sooner. */
+/* Threads that only poll give a CPU back sooner. */
 static void test_it_tries_other_cpus_before_it_sleeps(void **state)
 {
 	struct fake *f = *state;
@@ -215,7 +216,7 @@ static void test_it_tries_other_cpus_before_it_sleeps(void **state)
 	k->looks.sleep_until_us = k->looks.crowded_us = 0;
 	yield_ns = 0;
 	assert_int_equal(client_await(k, &waiter, 50000), KOPS_E_TIMEOUT);
-	yield_ns = 1000000; /* after a time in which it had its CPU */
+	yield_ns = 1000000; /* after a time in which it kept its CPU */
 	assert_int_equal(client_await(k, &waiter, 10000), KOPS_E_TIMEOUT);
 	yield_ns = 0;
 	cpus = 1;
@@ -242,7 +243,7 @@ static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
 	fake_stop(f);
 }
 
-/* Looks while others want the CPU, having slept for so long until then. Returns for how long it sleeps now. */
+/* Polls while others need the CPU, having slept for so long before. Returns for how long it sleeps now. */
 static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
 {
 	struct waiter waiter = {0};
@@ -254,7 +255,7 @@ static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
 	return k->looks.crowded_us;
 }
 
-/* The same, when it has just slept. */
+/* The same, just after a sleep. */
 static int64_t sleeps_again_for(kops *k, int64_t before_us)
 {
 	int64_t slept_us, for_us;
@@ -329,10 +330,10 @@ static void test_a_call_of_several_questions_has_one_timeout(void **state)
 	fake_stop(f);
 }
 
-/* Of datagrams that were there before the time was up, a wait looks at so many. */
+/* Of datagrams that were there before the time was over, a wait reads at most LATE. */
 enum { LATE = 256, MANY = 300 };
 
-/* Answers to requests that nobody waits for. */
+/* Sends answers to requests that nobody waits for. */
 static void script_crowd(struct fake *f)
 {
 	int room = MANY * 1024;

@@ -1,4 +1,4 @@
-/* loop.h: the end of a loop whose handles belong to what was tested. After cmocka.h. */
+/* loop.h: closes a loop whose handles belong to what was tested. Include it after cmocka.h. */
 #ifndef KOPS_TEST_LOOP_H
 #define KOPS_TEST_LOOP_H
 

@@ -1,5 +1,7 @@
-/* simulated_clock.h: a test's own CLOCK_MONOTONIC, which moves only when the test says so. One file per program
- * includes it. */
+/*
+ * simulated_clock.h: a test's own CLOCK_MONOTONIC, which moves only when the test says so. One file of a
+ * program includes it.
+ */
 #ifndef KOPS_TEST_SIMULATED_CLOCK_H
 #define KOPS_TEST_SIMULATED_CLOCK_H
 
@@ -8,7 +10,7 @@
 
 static uint64_t simulated_ns = 1000000000;
 
-/* Stands before the C library's, also for libuv, as programs come before libraries. */
+/* Replaces the C library's, also for libuv, as programs come before libraries. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
 	(void)clock;

@@ -1,4 +1,4 @@
-/* Limits at the limit and one beyond, refunds, and who is remembered. */
+/* Tests limits, exactly and one beyond, refunds, and which users are remembered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static void test_limit_of_all(void **state)
 	assert_non_null(strstr(why, "all users hold 100 of 150"));
 	assert_non_null(strstr(why, "raise max-mapped in"));
 	assert_int_equal(account_charge(&f.all, b, ACCOUNT_MAPPED, 50, NULL), 0);
-	/* Kinds do not share. */
+	/* Each kind has its own limit. */
 	assert_int_equal(account_charge(&f.all, b, ACCOUNT_PINNED, 10, NULL), 0);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_PINNED, 6, NULL), KOPS_E_QUOTA);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_PINNED, 5, NULL), 0);
@@ -122,7 +122,7 @@ static void test_over_a_lowered_limit(void **state)
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
 	f.config.max_mapped_per_uid = 50;
 	accounts_begin_limits(&f.all);
-	assert_int_equal(a->limits.max_mapped_per_uid, 100); /* until the new ones are known */
+	assert_int_equal(a->limits.max_mapped_per_uid, 100); /* until the new limits are known */
 	accounts_take_limits(&f.all);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 1, NULL), KOPS_E_QUOTA);
 	account_refund(&f.all, a, ACCOUNT_MAPPED, 60);
@@ -157,7 +157,7 @@ static void add(struct config *config, bool is_group, id_t id, uint64_t max_mapp
 	strcpy(owner->limits[i].origin, "here");
 }
 
-/* What an only session of a process in these groups may map. */
+/* Returns what the only session of a process in these groups may map. */
 static uint64_t mapped(struct fixture *f, uid_t uid, const gid_t *groups, size_t n)
 {
 	struct account *a = accounts_get(&f->all, uid);
@@ -184,7 +184,7 @@ static void test_users_over_groups_over_everybody(void **state)
 	assert_int_equal(mapped(&f, ALICE, one, 2), 30);
 	assert_int_equal(mapped(&f, ALICE, other, 1), 100); /* her uid is no gid */
 	assert_int_equal(mapped(&f, ALICE, NULL, 0), 100);
-	add_owner(&f.config, false, ALICE); /* which says nothing of it */
+	add_owner(&f.config, false, ALICE); /* this section does not set it */
 	assert_int_equal(mapped(&f, ALICE, both, 2), 300);
 	add(&f.config, false, ALICE, 70);
 	assert_int_equal(mapped(&f, ALICE, both, 2), 70);
@@ -194,7 +194,7 @@ static void test_users_over_groups_over_everybody(void **state)
 	accounts_clear(&f.all);
 }
 
-/* The first session's limits replace what was there, later ones' widen them; so too after a reload. */
+/* The first session's limits replace the old ones, and later sessions' widen them; also after a reload. */
 static void test_limits_of_sessions(void **state)
 {
 	static const gid_t narrow[] = {CLASS}, wide[] = {LAB};
@@ -234,7 +234,7 @@ static void test_limits_of_sessions(void **state)
 
 /* ---- Descriptors ---- */
 
-/* Many at once, one after the other, and the account lives until the last one is closed. */
+/* Many descriptors are closed one after the other, and the account lives until the last one is closed. */
 static void test_descriptors_are_closed(void **state)
 {
 	struct fixture f = fixture();
@@ -256,7 +256,7 @@ static void test_descriptors_are_closed(void **state)
 		account_unref(&f.all, a);
 		while (f.all.closing)
 			uv_run(&loop, UV_RUN_ONCE);
-		assert_int_equal(read(ends[0], &byte, 1), 0); /* nobody can write any more */
+		assert_int_equal(read(ends[0], &byte, 1), 0); /* no writing end is left */
 		close(ends[0]);
 	}
 	workers_stop(f.all.closers);
@@ -271,7 +271,7 @@ static void close_some(struct accounts *all, struct account *a, unsigned n)
 		closing_add(all, a, dup(STDOUT_FILENO));
 }
 
-/* Whoever has more to be closed than others may still have; where nobody may have any, the door is too. */
+/* A user with more to close than is allowed is held. If no user may have any, the door is held too. */
 static void test_users_with_much_to_close_are_held(void **state)
 {
 	struct fixture f = fixture();
@@ -344,7 +344,7 @@ static void test_the_last_users_are_remembered(void **state)
 	}
 	assert_int_equal(n, ACCOUNTS_IDLE_MAX);
 	assert_false(is_there(&f.all, 1000));
-	come_and_go(&f.all, 1007); /* now another was left first */
+	come_and_go(&f.all, 1007); /* now another account was left first */
 	come_and_go(&f.all, 1);
 	assert_true(is_there(&f.all, 1007));
 	assert_false(is_there(&f.all, 1014));
@@ -388,7 +388,7 @@ static void test_unread_replies(void **state)
 	assert_false(account_leave_unread(&f.all, a, 81));
 	assert_true(account_leave_unread(&f.all, a, 80));
 	assert_false(account_leave_unread(&f.all, a, 1));
-	/* Whoever has least is not the one to go where all have too much. */
+	/* If all have too much, the user who has least must not go. */
 	assert_true(account_leave_unread(&f.all, b, 50));
 	assert_false(account_leave_unread(&f.all, b, 1));
 	account_was_read(&f.all, a, 80);

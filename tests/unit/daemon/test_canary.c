@@ -1,4 +1,7 @@
-/* The self-test of kernels at start, on a backend whose kernels are the ops' references, right or spoiled. */
+/*
+ * Tests the self-test of kernels at start, on a backend whose kernels are the ops' references, right or
+ * spoiled.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +43,7 @@ static int compute(const struct op_args *args, const struct launch *launch)
 	return 0;
 }
 
-/* Wrong in the last element. */
+/* Computes the last element wrongly. */
 static int compute_wrongly(const struct op_args *args, const struct launch *launch)
 {
 	const struct view *out = op_output_const(args);
@@ -73,7 +76,7 @@ static const struct kernel_list *list_of(const struct op *op)
 	return strcmp(op->name, "gemm") == 0 ? &gemm : &none;
 }
 
-static unsigned short_runs; /* so many have no memory yet */
+static unsigned short_runs; /* so many runs lack memory */
 
 static void start(struct backend_device *dev, struct run *run)
 {
@@ -102,7 +105,7 @@ static struct run *poll(struct backend_device *dev)
 
 static const struct planner plain = {.kernels = list_of, .info.memory_bytes = UINT64_MAX};
 
-/* Which kernels of gemm are disabled by a self-test, in which so many pass. */
+/* Returns which kernels of gemm a self-test disables, if so many pass. */
 static uint64_t disabled_by_test(int passed, const char *failures)
 {
 	const struct backend backend = {.start = start, .poll = poll};
@@ -120,7 +123,10 @@ static void wrong_kernels_are_disabled_whatever_their_size(void **state)
 	assert_int_equal(disabled_by_test(2, "gemm/wrong-small,gemm/wrong-large"), 1 << 2 | 1 << 3);
 }
 
-/* Once it is tried again; for good it is neither blamed nor passed. */
+/*
+ * A kernel that lacks memory once is tried again. If memory lacks for good, the kernel is neither blamed nor
+ * passed.
+ */
 static void a_lack_of_memory_is_no_fault_of_a_kernel(void **state)
 {
 	(void)state;
@@ -152,7 +158,7 @@ static bool sample_counted(kops_dtype dtype, struct op_args *args)
 	return takes;
 }
 
-/* A health check costs the loop no reference, and finds a wrong result after right ones. */
+/* A health check needs no reference on the loop, and finds a wrong result after right ones. */
 static void the_answer_is_computed_once(void **state)
 {
 	static const char *const pinned[] = {"small", "small", "wrong-small", "small"};

@@ -1,4 +1,7 @@
-/* Closing sockets that linger for a minute: alone, unread in a connection, and unread in one in that. */
+/*
+ * Tests closing sockets that linger for a minute: alone, unread in a connection, and unread in a connection
+ * that is unread in another.
+ */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -21,7 +24,7 @@ static struct accounts nobody;
 static int peers[4 * MANY];
 static unsigned n_peers;
 
-/* More than the peer takes while it reads nothing. */
+/* Writes more than the peer takes, which reads nothing. */
 static void fill(int fd)
 {
 	static char bytes[1 << 16];
@@ -50,7 +53,7 @@ static int lingering(void)
 	return fd;
 }
 
-/* The connection has the last one of it. */
+/* Sends a descriptor whose last copy is then in the connection. */
 static void send_last(int connection, int fd)
 {
 	union {
@@ -71,7 +74,7 @@ static void send_last(int connection, int fd)
 	close(fd);
 }
 
-/* A connection whose other end is gone, with so many of them unread in it. */
+/* Makes a connection whose other end is gone, with so many unread descriptors. */
 static int connection_with(unsigned n, int (*make)(void))
 {
 	int pair[2];
@@ -123,7 +126,10 @@ static void test_unread_deeper(void **state)
 	check(connection_with_connections);
 }
 
-/* As whoever started kopsd may have left them. The first test, since a thread's first close makes its timer. */
+/*
+ * kopsd may have been started with blocked signals. This test is first, since a thread's first close makes its
+ * timer.
+ */
 static void test_signals_are_blocked(void **state)
 {
 	sigset_t all, before;

@@ -1,4 +1,4 @@
-/* Settings: every limit, every way to be wrong, and which place beats which. */
+/* Tests settings: every limit, every error, and which source overrides which. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ struct fixture {
 	char fragments[100];
 };
 
-/* config_load() with --config FILE and up to two more arguments (NULL: none). */
+/* Calls config_load() with --config FILE and up to two more arguments (NULL: none). */
 static int load(struct fixture *f, const char *one, const char *two, struct config *ret, char *why)
 {
 	char *argv[] = {"kopsd", "--config", f->file, (char *)one, (char *)two, NULL};
@@ -91,7 +91,7 @@ static uint64_t number(const struct config *config, size_t offset)
 	return *(const uint64_t *)(const void *)((const char *)config + offset);
 }
 
-/* ---- Limits: one row a setting ---------------------------------------------------------------- */
+/* ---- Limits: one row for each setting ---------------------------------------------------------------- */
 
 enum kind { IS_TEXT, IS_COUNT, IS_BYTES, IS_MSEC };
 
@@ -376,7 +376,7 @@ static void test_unreadable_files(void **state)
 
 static bool no_memory_for_lines;
 
-/* What getline() is, in place of the system's. */
+/* getline() calls this, which replaces the system's. */
 ssize_t __getdelim(char **line, size_t *capacity, int delimiter, FILE *file)
 {
 	ssize_t (*real)(char **, size_t *, int, FILE *) = dlsym(RTLD_NEXT, "__getdelim");
@@ -393,7 +393,7 @@ ssize_t getline(char **line, size_t *capacity, FILE *file)
 	return __getdelim(line, capacity, '\n', file);
 }
 
-static int lookup_error; /* of getpwnam(), where it is not 0 */
+static int lookup_error; /* the errno of getpwnam(); 0: it works */
 
 struct passwd *getpwnam(const char *name)
 {
@@ -403,7 +403,10 @@ struct passwd *getpwnam(const char *name)
 	return lookup_error ? NULL : real(name);
 }
 
-/* It is neither an empty file nor one about nobody: another start may read it, so it is not KOPS_E_INVALID. */
+/*
+ * A file that cannot be read is neither empty nor without users. Another start may read it, so the error is not
+ * KOPS_E_INVALID.
+ */
 static void test_what_cannot_be_read_just_now(void **state)
 {
 	struct fixture *f = *state;
@@ -441,7 +444,7 @@ static void test_default_file_may_be_absent(void **state)
 	assert_int_equal(config.max_jobs, 9);
 }
 
-/* ---- Which place beats which ------------------------------------------------------------------- */
+/* ---- Which source overrides which --------------------------------------------------------------- */
 
 static void test_fragments_in_order(void **state)
 {
@@ -548,7 +551,7 @@ static void test_actions(void **state)
 
 	assert_int_equal(action_of(f, NULL), CONFIG_RUN);
 	assert_int_equal(action_of(f, "--check-config"), CONFIG_CHECK);
-	/* These answer even where the file is wrong. */
+	/* These must answer even if the file is wrong. */
 	write_main(f, "nonsense\n");
 	assert_int_equal(action_of(f, "--help"), CONFIG_HELP);
 	assert_int_equal(action_of(f, "-h"), CONFIG_HELP);
@@ -577,7 +580,7 @@ static void check_limit(const struct config_owner *owner, size_t offset, uint64_
 
 #define CHECK_LIMIT(owner, name, value) check_limit(owner, offsetof(struct user_limits, name), value)
 
-/* The main file comes back to [kopsd]; the fragment adds to a section, whose user it calls by his number. */
+/* The main file returns to [kopsd]. The fragment extends a section, whose user it names by number. */
 static void test_owners(void **state)
 {
 	const struct config_owner *root, *group, *number, *nobody;
@@ -654,7 +657,7 @@ static void test_reload(void **state)
 	assert_int_equal(live.log_level, 7);
 	assert_memory_equal(live.origin, fresh.origin, sizeof(live.origin));
 
-	/* Neither text nor number that needs a restart is taken over. */
+	/* Settings that need a restart are not changed, neither text nor number. */
 	assert_int_equal(load(*state, "--socket=/elsewhere", "--max-jobs=6", &fresh, why), 0);
 	assert_true(config_reload(&live, &fresh, names));
 	assert_string_equal(names, "socket");
@@ -667,7 +670,7 @@ static void test_reload(void **state)
 	assert_int_equal(live.cpu_threads, 0);
 }
 
-/* What --check-config prints can be read back and means the same. */
+/* The output of --check-config can be read back and means the same. */
 static void test_print_round_trip(void **state)
 {
 	struct fixture *f = *state;

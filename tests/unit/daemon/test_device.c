@@ -1,4 +1,4 @@
-/* What comes back from a device's thread is told to the loop in slices, where users share it. */
+/* Tests that what comes back from a device's thread is reported to the loop in slices, which users share. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +21,9 @@ enum { TASKS = 40 };
 
 static struct turns turns;
 static bool is_shared;
-static unsigned executed, told; /* the former atomic */
+static unsigned executed, told; /* `executed` is atomic */
 
-/* In place of the real one, which forgets other users after a time that a busy machine lets pass. */
+/* Replaces the real function, which forgets other users after a time that a busy machine can exceed. */
 bool turns_are_shared(const struct turns *t, uint64_t now)
 {
 	(void)now;
@@ -55,7 +55,7 @@ static void run_until_idle(uv_loop_t *loop, const struct device *device)
 		uv_run(loop, UV_RUN_ONCE);
 }
 
-/* Idle. */
+/* Opens an idle device. */
 static struct device *open_cpu(uv_loop_t *loop)
 {
 	struct device *device;
@@ -75,7 +75,7 @@ static void close_cpu(uv_loop_t *loop, struct device *device)
 	assert_int_equal(uv_loop_close(loop), 0);
 }
 
-/* The most ends that the loop was told in a round. */
+/* Returns the most ends that were reported in a round of the loop. */
 static unsigned tell(void)
 {
 	static struct device_work tasks[TASKS];
@@ -106,7 +106,7 @@ static void test_the_loop_looks_up_between_slices(void **state)
 {
 	(void)state;
 	is_shared = true;
-	/* A round of the loop has two slices at most: of who looks out, and of who was woken. */
+	/* A round of the loop has at most two slices: from polling, and from being woken. */
 	assert_in_range(tell(), 1, 2 * SLICE_NS / DONE_TAKES_NS);
 }
 
@@ -141,7 +141,7 @@ static void test_the_thread_ends_its_sleeps_on_time(void **state)
 	close_cpu(&loop, device);
 }
 
-/* Of a short run, where there are CPUs enough; else it is for the eventfd. */
+/* The end of a short run is found by polling, if there are CPUs enough; otherwise by the eventfd. */
 static void test_a_look_ends_what_is_through(void **state)
 {
 	uv_loop_t loop;

@@ -1,4 +1,6 @@
-/* When a device's thread sleeps, spins and calls the loop, by what is out and planned. Time is a number here.
+/*
+ * Tests when a device's thread sleeps, spins and wakes the loop, depending on what is out and planned. Time is
+ * simulated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,9 +73,9 @@ static void one_after_the_other_has_its_own_plan(void **state)
 }
 
 /*
- * Four clients keep four short runs out, which go beside each other: each takes as long as planned, so four end
- * in the time that is planned for one. Were each due after all before it, the end of the next would seem
- * further and further away, and the thread would sleep.
+ * Four clients keep four short runs out, which run beside each other. Each takes as long as planned, so four
+ * end in the time planned for one. If each were due after all before it, the next end would seem further and
+ * further away, and the thread would sleep.
  */
 static void runs_beside_each_other_are_not_put_off(void **state)
 {

@@ -1,4 +1,7 @@
-/* What may be claimed: the tightest of the host's memory and the memory cgroups above us, of both versions. */
+/*
+ * Tests what may be claimed: the least of the host's memory and the memory cgroups above the process, of both
+ * versions.
+ */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +28,7 @@
 
 #define MIB (1ull << 20)
 
-static unsigned opens_until_failure; /* 0: none fails; the one that fails makes it 0 */
+static unsigned opens_until_failure; /* 0: none fails. The call that fails sets it to 0. */
 
 static bool fails(void)
 {
@@ -35,7 +38,7 @@ static bool fails(void)
 	return true;
 }
 
-/* In place of the system's. */
+/* Replaces the system's. */
 FILE *fopen(const char *path, const char *mode)
 {
 	FILE *(*real)(const char *, const char *) = dlsym(RTLD_NEXT, "fopen");
@@ -50,7 +53,7 @@ int open(const char *path, int flags, ...)
 	return fails() ? -1 : real(path, flags);
 }
 
-/* Of the latest refusal: for the log, and not for clients. */
+/* Details of the latest refusal, for the log and not for clients. */
 static char details[512];
 
 static void note_details(const char *text)
@@ -100,7 +103,7 @@ static void test_a_host_without_cgroups(void **state)
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
-/* Also of claims for which nobody looked anew. */
+/* Claims that did not look anew count too. */
 static void test_what_was_claimed_is_not_there_for_others(void **state)
 {
 	char why[256];
@@ -119,9 +122,9 @@ static const char all_free[] = "MemTotal: 16777216 kB\nMemAvailable: 16777216 kB
 static const char none_free[] = "MemTotal: 16777216 kB\nMemAvailable: 0 kB\n";
 
 /*
- * 15 GiB are left, of which `first` MiB are claimed, and `settled` claimed and settled. Then a host
- * without any, at which a claim of `second` need not look for a while. Returns whether that was granted, and -1
- * when something else had the CPU meanwhile.
+ * The host has 15 GiB left, of which `first` MiB are claimed, and `settled` MiB are claimed and settled. Then
+ * the host has none left, but a claim of `second` MiB need not look for a while. Returns whether that was
+ * granted; -1: something else had the CPU meanwhile.
  */
 static int grants_by_last_look(uint64_t settled, uint64_t first, uint64_t second, unsigned wait_ms)
 {
@@ -135,7 +138,7 @@ static int grants_by_last_look(uint64_t settled, uint64_t first, uint64_t second
 	assert_int_equal(host_memory_claim(first * MIB, why, sizeof why), 0);
 	assert_int_equal(host_memory_claim(settled * MIB, why, sizeof why), 0);
 	host_memory_settle(settled * MIB);
-	for (int i = 0; i < 8; i++) /* nothing of it is claimed */
+	for (int i = 0; i < 8; i++) /* nothing stays claimed */
 		assert_int_equal(host_memory_try(900 * MIB, why, sizeof why), 0);
 	put("/proc/meminfo", none_free);
 	usleep(wait_ms * 1000);
@@ -168,12 +171,11 @@ static void test_a_look_holds_for_a_while(void **state)
 
 	(void)state;
 	assert_true(grants(1, 1, 0));
-	assert_true(grants(1, 14335, 0)); /* others may take 50 GB/s meanwhile: a GB of it, or 600 MB */
+	assert_true(grants(1, 14335, 0)); /* others may take 50 GB/s: a GB in 20 ms, 600 MB in 12 */
 	assert_false(grants(1, 14900, 12));
 	assert_false(grants(14400, 500, 12));
 	assert_false(grants(1, 1, LOOK_HOLDS_MS + 1));
-	/* What was settled is in use by now, or was let go before the look of another thread: it is not room.
-	 */
+	/* Settled memory is in use by now, or was released before another thread looked: it is no room. */
 	assert_true(grants_after(8000, 1, 6000, 0));
 	assert_false(grants_after(8000, 1, 8000, 0));
 	put("/proc/meminfo", all_free);
@@ -184,7 +186,10 @@ static void test_a_look_holds_for_a_while(void **state)
 	assert_int_equal(host_memory_room(), 15360 * MIB);
 }
 
-/* Nothing is left at the last look, but soon all. Whether that is seen; -1: something else had the CPU. */
+/*
+ * At the last look nothing was left, but soon there is. Returns whether that is seen; -1: something else had
+ * the CPU.
+ */
 static int sees(int64_t own_files)
 {
 	struct timespec began, now;
@@ -219,14 +224,14 @@ static void test_a_refusal_holds_for_a_while(void **state)
 	assert_false(seen);
 	while ((seen = sees(8000 * MIB)) < 0) {
 	}
-	assert_true(seen); /* we know what we gave back ourselves */
+	assert_true(seen); /* memory that the process gave back itself is known */
 	while ((seen = sees(0)) < 0) {
 	}
-	assert_int_equal(host_memory_claim(8000 * MIB, why, sizeof why), 0); /* what is claimed is looked for */
+	assert_int_equal(host_memory_claim(8000 * MIB, why, sizeof why), 0); /* a claim is looked for */
 	host_memory_settle(8000 * MIB);
 }
 
-/* A host whose /proc has nothing but a folder for each process (ProcSubset=pid). */
+/* Makes a host whose /proc has only a folder for each process (ProcSubset=pid). */
 static void test_without_meminfo(void **state)
 {
 	char why[256] = "";
@@ -243,7 +248,7 @@ static void test_without_meminfo(void **state)
 	assert_int_equal(host_memory_claim(1, why, sizeof why), KOPS_E_NOMEM);
 	host_memory_settle(total - total / 16);
 	assert_int_equal(host_memory_max_mappings(), 65530);
-	/* What is our own is not free. */
+	/* The process's own memory is not free. */
 	host_memory_set_root(root);
 	put("/proc/meminfo", "MemTotal: 0 kB\n");
 	put("/proc/self/statm", "99999 2560 7 7 0 7 0\n");
@@ -258,8 +263,7 @@ static void test_without_meminfo(void **state)
 	assert_int_equal(host_memory_room(), 15 * MIB);
 }
 
-/* Whichever file is not opened for want of descriptors or memory, no limit is taken for one that is not there.
- */
+/* Whichever file cannot be opened for want of descriptors or memory, its limit is not taken as absent. */
 static void test_a_file_fails_once(void **state)
 {
 	unsigned n = 0;
@@ -282,7 +286,7 @@ static void test_a_file_fails_once(void **state)
 	opens_until_failure = 0;
 }
 
-/* The parent's limit is the tighter one. */
+/* The parent's limit is lower. */
 static void test_version_2(void **state)
 {
 	char why[256] = "";
@@ -301,17 +305,19 @@ static void test_version_2(void **state)
 	assert_int_equal(host_memory_room(), (1024 - 640 + 128 - 64) * MIB);
 	assert_int_equal(host_memory_claim(512 * MIB, why, sizeof why), KOPS_E_NOMEM);
 	assert_non_null(strstr(details, "/sys/fs/cgroup/system.slice has 1073741824 bytes"));
-	/* memory.high throttles what is above it: as good as a limit. */
+	/* memory.high throttles above it, so it counts as a limit. */
 	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.high", "33554432\n");
 	assert_int_equal(host_memory_total(), 32 * MIB);
 	assert_int_equal(host_memory_room(), (32 - 1 - 2) * MIB);
-	/* More in use than allowed leaves nothing. */
+	/* If more is in use than allowed, nothing is left. */
 	put("/sys/fs/cgroup/system.slice/kopsd.service/memory.current", "99999999\n");
 	assert_int_equal(host_memory_room(), 0);
 }
 
-/* Version 1, with version 2 mounted beside it without the controller; in a container that sees its own part
- * only. */
+/*
+ * Version 1, with version 2 mounted beside it without the controller, in a container that sees only its own
+ * part.
+ */
 static void test_version_1_in_a_container(void **state)
 {
 	(void)state;
@@ -329,7 +335,7 @@ static void test_version_1_in_a_container(void **state)
 	assert_int_equal(host_memory_room(), (256 - 96 + 32 - 16) * MIB);
 }
 
-/* A cgroup namespace shows paths above it with dots: what is mounted is looked at. */
+/* A cgroup namespace shows paths above it with dots; the mount point is read then. */
 static void test_a_path_outside_of_the_mount(void **state)
 {
 	(void)state;
@@ -354,7 +360,7 @@ static void test_files_that_say_nothing(void **state)
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
-/* In small pieces: asked for once a MiB, beyond what is free. */
+/* Growth in small pieces is asked for once per MiB, beyond what is free. */
 static void test_growth(void **state)
 {
 	struct host_memory_growth growth = {.free_bytes = 4 * MIB};
@@ -369,12 +375,12 @@ static void test_growth(void **state)
 	assert_false(host_memory_may_grow(&growth, 5 * MIB + 2));
 	assert_true(host_memory_may_grow(&growth, 4 * MIB));
 	assert_true(host_memory_may_grow(&growth, 1));
-	assert_false(host_memory_may_grow(&growth, 5 * MIB)); /* what it had was freed */
+	assert_false(host_memory_may_grow(&growth, 5 * MIB)); /* its memory was freed */
 	host_memory_settle(7167 * MIB);
 	assert_int_equal(host_memory_room(), 7168 * MIB);
 }
 
-/* A memfd, the first bytes of which have pages. */
+/* Makes a memfd whose first bytes have pages. */
 static int make_file(uint64_t bytes, uint64_t there)
 {
 	int fd = memfd_create("kops-test", MFD_CLOEXEC);
@@ -397,7 +403,7 @@ static void test_missing_pages(void **state)
 
 	(void)state;
 	assert_int_equal(host_memory_missing(fd, 4 * MIB), MIB);
-	/* They may all lie in the part that is asked about. */
+	/* All pages may lie in the part in question. */
 	assert_int_equal(host_memory_missing(fd, 2 * MIB), MIB);
 	assert_int_equal(host_memory_missing(fd, 4096), 4096);
 	punch(fd, 0, 3 * MIB);
@@ -409,7 +415,7 @@ static void test_missing_pages(void **state)
 	close(fd);
 }
 
-/* Pages that are there count once, and as promised as soon as they are not there. */
+/* Existing pages count once; promised again as soon as they are gone. */
 static void test_pages_with_holes(void **state)
 {
 	struct host_memory_pages pages = {.fd = make_file(64 * MIB, 64 * MIB)};
@@ -436,14 +442,14 @@ static void test_pages_with_holes(void **state)
 	close(pages.fd);
 }
 
-/* Pages of others count for the host, which has them, but not for a cgroup that may get them. */
+/* Pages of others count for the host, which has them, but not for a cgroup that may be charged for them. */
 static void test_foreign_pages(void **state)
 {
 	struct host_memory_pages first = {.fd = make_file(64 * MIB, 64 * MIB), .is_foreign = true};
 	struct host_memory_pages second = {.fd = make_file(8 * MIB, 0), .is_foreign = true};
 
 	(void)state;
-	host_memory_room(); /* now it is known that no cgroup has a limit */
+	host_memory_room(); /* from here on it is known that no cgroup has a limit */
 	assert_int_equal(host_memory_claim_pages(&first, 64 * MIB), 0);
 	assert_int_equal(host_memory_claim_pages(&second, 8 * MIB), 8 * MIB);
 	assert_int_equal(host_memory_room(), (7168 - 8) * MIB);
@@ -451,12 +457,13 @@ static void test_foreign_pages(void **state)
 	put("/proc/self/mountinfo", "31 22 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n");
 	put("/sys/fs/cgroup/memory.max", "1073741824\n");
 	put("/sys/fs/cgroup/memory.current", "0\n");
-	host_memory_set_root(root); /* cgroups are looked for once a second */
+	host_memory_set_root(root); /* cgroups are read once a second */
 	assert_int_equal(host_memory_room(), (1024 - 64 - 72) * MIB);
 	host_memory_claim_pages(&first, 0);
 	assert_int_equal(host_memory_claim_pages(&first, 64 * MIB), 64 * MIB);
-	/* Our cgroup has 70 MiB of shared memory, and at most 8 can be of other files than those that are
-	 * claimed. */
+	/*
+	 * The cgroup has 70 MiB of shared memory, of which at most 8 MiB can be of files that were not claimed.
+	 */
 	host_memory_add_file(80 * MIB);
 	put("/sys/fs/cgroup/memory.current", "73400320\n");
 	put("/sys/fs/cgroup/memory.stat", "anon 1\nshmem 73400320\n");
@@ -486,7 +493,7 @@ static void test_address_space(void **state)
 	assert_non_null(strstr(why, "4611686018427387904 bytes of address space"));
 }
 
-/* What is mapped counts, touched or not, and a sixteenth stays free. */
+/* Mapped memory counts, touched or not, and a sixteenth stays free. */
 static void test_limited_address_space(void **state)
 {
 	struct rlimit before, limit;
@@ -494,11 +501,11 @@ static void test_limited_address_space(void **state)
 
 	(void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	skip(); /* they map terabytes */
+	skip(); /* sanitizers map terabytes */
 #endif
 	put("/proc/self/statm", "262144 1 1 1 0 1 0\n");
 	assert_int_equal(host_memory_may_map(1ull << 62, why, sizeof why),
-	                 0); /* without a limit it does not look */
+	                 0); /* without a limit it is not read */
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	limit = (struct rlimit){.rlim_cur = 4096 * MIB, .rlim_max = before.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
@@ -506,7 +513,7 @@ static void test_limited_address_space(void **state)
 	assert_int_equal(host_memory_may_map(2816 * MIB, why, sizeof why), 0);
 	assert_int_equal(host_memory_may_map(2816 * MIB + 1, why, sizeof why), KOPS_E_NOMEM);
 	assert_non_null(strstr(why, "2952790017 bytes more of address space do not fit"));
-	assert_null(strstr(why, "4294967296")); /* how much there is, is not for clients */
+	assert_null(strstr(why, "4294967296")); /* clients must not learn how much there is */
 	assert_non_null(strstr(details, "has 4294967296 bytes, 3221225472 free, of which 268435456 stay free"));
 	assert_int_equal(host_memory_claim(2816 * MIB, why, sizeof why), 0);
 	assert_int_equal(host_memory_claim(1, why, sizeof why), KOPS_E_NOMEM);

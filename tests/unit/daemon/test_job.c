@@ -1,4 +1,4 @@
-/* The states of a job: the diagram of job.h, every pair of it; and the queues of a session. */
+/* Tests the states of a job, every pair of job.h's diagram, and the queues of a session. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void test_moves(void **state)
 		}
 }
 
-/* But for a prepared job, which is ready again. */
+/* Except for a prepared job, which becomes ready again. */
 static void test_ends_are_final(void **state)
 {
 	(void)state;
@@ -44,7 +44,7 @@ static void test_ends_are_final(void **state)
 	}
 }
 
-/* Of one op, in the queue of this id. */
+/* Makes a job of one op in the queue of this id. */
 static struct job *new_job(struct engine *e, struct account *account, struct job_queues *queues, uint32_t id)
 {
 	struct job *job = job_new(e, account, queues, id, 1, 3);
@@ -53,7 +53,7 @@ static struct job *new_job(struct engine *e, struct account *account, struct job
 	return job;
 }
 
-/* The queue of this id, found by a job that ends at once. */
+/* Returns the lane of the queue of this id, found by a job that ends at once. */
 static uint64_t lane_of(struct engine *e, struct account *account, struct job_queues *queues, uint32_t id)
 {
 	struct job *job = new_job(e, account, queues, id);

@@ -1,4 +1,4 @@
-/* learned.c: which jobs are trials, and which kernel has the shape afterwards. */
+/* Tests learned.c: which jobs are trials, and which kernel the shape gets. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,11 +11,11 @@
 
 #include "device/learned.h"
 
-#define OPS_MAX       4 /* of a job here */
+#define OPS_MAX       4 /* most ops of a job here */
 #define BEFORE        8 /* jobs of a shape before the trials */
 #define TRIALS        3
 #define CONFIRMATIONS 2
-#define ALL_TRIALS    (2 * TRIALS + CONFIRMATIONS) /* where one rival wins */
+#define ALL_TRIALS    (2 * TRIALS + CONFIRMATIONS) /* if one rival wins */
 
 enum { FIRST, RIVAL, OTHER, N_KERNELS };
 
@@ -39,8 +39,8 @@ static const struct kernel_list *kernels_of(const struct op *op)
 }
 
 /*
- * One device: how long an op of its kernels takes, and is expected to; 0: not expected to come into question.
- * Jobs have n_ops, of one shape.
+ * One device: the actual and expected times of an op, by kernel; expected 0: never considered. Jobs have n_ops
+ * of one shape.
  */
 struct fixture {
 	double us[N_KERNELS], expected_us[N_KERNELS];
@@ -97,7 +97,7 @@ static struct op_args gemm_of(struct fixture *f, uint64_t n)
 	return args;
 }
 
-/* A plan: the kernel that is asked for, or the first. n_alike: ops in the job; 0: they differ. */
+/* Returns the planned kernel: the proposed one, or the first. n_alike: ops in the job; 0: they differ. */
 static size_t planned(struct fixture *f, const struct op_args *args, unsigned n_alike)
 {
 	const struct preference *preferred = learned_find(f->learned, args, n_alike);
@@ -117,7 +117,7 @@ static bool begin(struct fixture *f, const struct op_args *args, size_t kernel, 
 	return learned_begin(f->learned, &(struct run){.ops = op, .n_ops = f->n_ops}, ret_trial, &settled);
 }
 
-/* A job from plan to end; its kernel. */
+/* Runs a job from plan to end, and returns its kernel. */
 static size_t run(struct fixture *f, const struct op_args *args, bool *ret_is_trial)
 {
 	size_t kernel = planned(f, args, f->n_ops);
@@ -129,7 +129,7 @@ static size_t run(struct fixture *f, const struct op_args *args, bool *ret_is_tr
 	return kernel;
 }
 
-/* The next n jobs run this kernel, as trials or not. */
+/* Expects the next n jobs to run this kernel, as trials or not. */
 static void expect(struct fixture *f, const struct op_args *args, unsigned n, size_t kernel, bool are_trials)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -139,7 +139,7 @@ static void expect(struct fixture *f, const struct op_args *args, unsigned n, si
 	}
 }
 
-/* Of the next n jobs. */
+/* Counts trials among the next n jobs. */
 static unsigned count_trials(struct fixture *f, const struct op_args *args, unsigned n)
 {
 	unsigned trials = 0;
@@ -187,7 +187,7 @@ static void the_shortest_trial_of_a_kernel_counts(void **state)
 	bool is_trial;
 
 	expect(f, &args, BEFORE, FIRST, false);
-	f->us[FIRST] = 1200; /* others use the device, until the last */
+	f->us[FIRST] = 1200; /* others use the device, except at the last trial */
 	for (unsigned i = 1; i < TRIALS; i++)
 		run(f, &args, &is_trial);
 	f->us[FIRST] = 81;
@@ -230,7 +230,7 @@ static void a_kernel_that_proves_to_be_slow_is_tried_twice(void **state)
 	f->us[RIVAL] = 5000;
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	expect(f, &args, 2, RIVAL, true); /* the first may have had to load it */
+	expect(f, &args, 2, RIVAL, true); /* the first may have loaded the kernel */
 	expect(f, &args, 100, FIRST, false);
 }
 
@@ -254,12 +254,12 @@ static void the_likelier_rival_is_tried_first_and_may_end_it(void **state)
 	struct fixture *f = *state;
 	struct op_args args = gemm_of(f, 64);
 
-	f->us[FIRST] = 300; /* slower than expected: both come into question */
+	f->us[FIRST] = 300; /* slower than expected, so both are considered */
 	f->expected_us[RIVAL] = 200, f->us[RIVAL] = 200;
 	f->expected_us[OTHER] = 150;
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
-	expect(f, &args, TRIALS, OTHER, true); /* 60 us, which nothing else is expected to be near */
+	expect(f, &args, TRIALS, OTHER, true); /* 60 us, with no kernel expected near it */
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, OTHER, false);
 }
@@ -286,7 +286,7 @@ static void one_trial_is_out_at_a_time(void **state)
 		assert_true(begin(f, &args, kernel, &trial));
 		for (unsigned k = 0; k < 10; k++) {
 			size_t meanwhile = planned(f, &args, 1);
-			assert_int_equal(meanwhile, i > TRIALS ? RIVAL : FIRST); /* the faster by then */
+			assert_int_equal(meanwhile, i > TRIALS ? RIVAL : FIRST); /* the faster one by then */
 			assert_false(begin(f, &args, meanwhile, &other));
 		}
 		learned_end(f->learned, &trial, f->us[kernel]);
@@ -458,8 +458,8 @@ static void jobs_of_several_ops_have_trials_of_their_own(void **state)
 	expect(f, &args, CONFIRMATIONS, FIRST, true);
 	expect(f, &args, 100, RIVAL, false);
 	assert_string_equal(learned_find(f->learned, &args, 3)->why,
-	                    "fastest for this shape: 80 us, first took 100 us"); /* an op */
-	assert_int_equal(planned(f, &args, 2), RIVAL);                           /* however many they are */
+	                    "fastest for this shape: 80 us, first took 100 us"); /* per op */
+	assert_int_equal(planned(f, &args, 2), RIVAL);                           /* for any number of ops */
 	f->n_ops = 1;
 	expect(f, &args, TRIALS, FIRST, true);
 }
@@ -490,7 +490,7 @@ static void a_job_that_runs_several_kernels_is_no_trial(void **state)
 	bool settled;
 
 	f->n_ops = 2;
-	for (unsigned i = 0; i < 100; i++) /* nor does it open them */
+	for (unsigned i = 0; i < 100; i++) /* looking does not start trials either */
 		assert_false(learned_begin(f->learned, &run, &trial, &settled));
 	expect(f, &args, BEFORE, FIRST, false);
 	expect(f, &args, TRIALS, FIRST, true);
@@ -583,12 +583,12 @@ static void what_a_kernel_may_depend_on_is_another_shape(void **state)
 		expect(f, &others[i], BEFORE, FIRST, false);
 	for (size_t i = 0; i < 10; i++)
 		expect(f, &others[i], 1, FIRST, true);
-	args.views[0].offset = 64; /* lines begin as they did */
+	args.views[0].offset = 64; /* lines are aligned as before */
 	args.params.gemm.alpha = 3;
 	expect(f, &args, 1, FIRST, true);
 }
 
-/* As a job that begins now would tell its client. */
+/* Returns what a job that begins now would tell its client. */
 static bool is_settled(struct fixture *f, const struct op_args *args)
 {
 	struct run_op op = {.args = *args, .kernel = &kernels[planned(f, args, 1)]};
@@ -615,7 +615,7 @@ static void a_shape_is_settled_after_its_last_trial(void **state)
 	assert_true(is_settled(f, &without_rivals));
 }
 
-/* What another process would read. */
+/* Returns a copy as another process would read it. */
 static struct learned *copy_of(struct fixture *f)
 {
 	struct learned_shape *shapes;
@@ -685,10 +685,10 @@ static void new_shapes_take_the_places_of_the_oldest(void **state)
 		struct op_args passing = gemm_of(f, n);
 		expect(f, &passing, 1, FIRST, false);
 	}
-	learned_end(f->learned, &trial, 1); /* nobody asks any more */
+	learned_end(f->learned, &trial, 1); /* the question is obsolete */
 	expect(f, &args, BEFORE, FIRST, false);
 	assert_int_equal(count_trials(f, &args, 100), ALL_TRIALS);
-	for (uint64_t n = 21000; n < 41000; n++) { /* what is in use stays, if only by jobs of many ops */
+	for (uint64_t n = 21000; n < 41000; n++) { /* used shapes stay, even for jobs of many ops */
 		struct op_args passing = gemm_of(f, n);
 		expect(f, &passing, 1, FIRST, false);
 		assert_int_equal(planned(f, &args, 0), RIVAL);

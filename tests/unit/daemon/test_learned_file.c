@@ -1,4 +1,4 @@
-/* learned_file.c: a file of what jobs showed, which nobody vouches for. */
+/* Tests learned_file.c: a file of what jobs showed, which cannot be trusted. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,7 +69,10 @@ static int tear_down(void **state)
 	return rmdir(folder);
 }
 
-/* Shapes in the table that a text makes; -1 with a sentence where it is void, -2 where it is another's. */
+/*
+ * Returns the number of shapes in a text's table; -1 with a sentence if it is invalid, -2 if it is another
+ * device's.
+ */
 static int parse(const char *text, size_t bytes, char why[WHY_BYTES])
 {
 	struct learned *learned = learned_new(&owner);
@@ -151,7 +154,7 @@ static void what_is_saved_is_loaded(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		shapes[1].candidates[i] = (struct learned_candidate){2 - i, i * 1e-3, i * 1.5e6, i};
 	memcpy(shapes[0].candidates, shapes[1].candidates, sizeof shapes[0].candidates);
-	for (unsigned i = 0; i < 2; i++) /* the second takes the first one's place */
+	for (unsigned i = 0; i < 2; i++) /* the second replaces the first */
 		assert_int_equal(learned_file_save(&file, shapes, 2, why), 0);
 	assert_int_equal(stat(path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0644 & ~umask(umask(0)));
@@ -198,7 +201,7 @@ static void what_cannot_be_read_is_an_empty_table(void **state)
 	(void)state;
 	expect_nothing();
 	write_text(HEAD LINE "what\n");
-	expect_nothing(); /* not the good line either */
+	expect_nothing(); /* not even the valid line */
 	assert_int_equal(truncate(path, LEARNED_FILE_BYTES_MAX + 1), 0);
 	expect_nothing();
 	unlink(path);

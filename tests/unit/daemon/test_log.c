@@ -1,4 +1,4 @@
-/* The log: what reaches stderr, read back through a pipe. */
+/* Tests the log: what reaches stderr, read back through a pipe. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 static int saved_stderr, reader;
 
-/* From here on stderr is a pipe, which passes for the journal's. */
+/* Makes stderr a pipe, which passes for the journal's. */
 static int capture(void **state)
 {
 	char stream[64];
@@ -58,7 +58,7 @@ static int release(void **state)
 	return 0;
 }
 
-/* Everything logged since the last call, as a string; "" for nothing. */
+/* Returns everything logged since the last call; "" for nothing. */
 static const char *logged(void)
 {
 	static char text[PIPE_BYTES + 1];
@@ -92,7 +92,7 @@ static void log_all_levels(void)
 	log_debug("e");
 }
 
-/* Without a journal, and where stderr is not the stream that systemd connected to it. */
+/* Without a journal, or if stderr is not the stream that systemd connected to it, levels are words. */
 static void test_other_places_get_words(void **state)
 {
 	static const char *const others[] = {"1:1", "nonsense", "", NULL};
@@ -148,7 +148,8 @@ static void test_long_lines_are_cut(void **state)
 	assert_string_equal(line + len - 6, "x ...\n");
 	assert_ptr_equal(strchr(line, '\n'), line + len - 1);
 
-	text[1020] = '\0'; /* with "<6>" and '\n' the longest that fits */
+	text[1020] = '\0'; /* with "<6>" and '
+' the longest that fits */
 	log_info("%s", text);
 	line = logged();
 	assert_int_equal(strlen(line), 1024);
@@ -163,7 +164,7 @@ static void test_errno_is_kept(void **state)
 	assert_int_equal(errno, ENOENT);
 	assert_string_equal(logged(), "<6>No such file or directory\n");
 
-	/* … and kept when stderr is gone. */
+	/* … and kept if stderr is gone. */
 	close(STDERR_FILENO);
 	errno = ENOENT;
 	log_info("lost");
@@ -207,7 +208,7 @@ static void test_threads_do_not_mix_lines(void **state)
 		assert_int_equal(count[i], LINES);
 }
 
-/* A burst in a second, then none; and the next line that may go tells how many did not. */
+/* A burst passes in a second, then nothing; the next line that passes says how many did not. */
 static void test_a_client_cannot_flood(void **state)
 {
 	struct log_limit limit = {0};
@@ -216,7 +217,7 @@ static void test_a_client_cannot_flood(void **state)
 	(void)state;
 	for (int i = 0; i < 1000; i++)
 		allowed += log_may(&limit);
-	assert_in_range(allowed, LOG_BURST, 2 * LOG_BURST); /* twice, should the second end meanwhile */
+	assert_in_range(allowed, LOG_BURST, 2 * LOG_BURST); /* twice, if the second ends meanwhile */
 	limit.second--;
 	limit.dropped = 7;
 	logged();
@@ -226,7 +227,7 @@ static void test_a_client_cannot_flood(void **state)
 
 /* ---- A reader that stalls ---- */
 
-/* Fills what takes stderr, which must not hold up who logs: else the test never ends. */
+/* Fills stderr's pipe. That must not block the log, or the test would never end. */
 static unsigned log_until_full(void)
 {
 	unsigned lines = 0;
@@ -263,10 +264,10 @@ static void test_a_stalled_pipe_holds_up_nobody(void **state)
 	setenv("JOURNAL_STREAM", "1:1", 1);
 	log_open();
 	check_stalls();
-	assert_int_equal(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0); /* others' writes wait as before */
+	assert_int_equal(fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK, 0); /* others' writes block as before */
 }
 
-/* A pipe may belong to another user. Here it cannot be opened for want of descriptors. */
+/* A pipe may belong to another user. Here it cannot be opened for lack of descriptors. */
 static void test_a_stalled_pipe_that_cannot_be_opened(void **state)
 {
 	struct rlimit limit, none;

@@ -1,5 +1,7 @@
-/* Jobs at work when the daemon died: counted, suspected, refused, forgiven, forgotten; and a file that cannot
- * be trusted. */
+/*
+ * Tests marks of jobs that were running when the daemon died: counted, suspected, refused, forgiven, forgotten;
+ * and a file that cannot be trusted.
+ */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -45,7 +47,7 @@ static struct marks *open_marks(void)
 	return marks;
 }
 
-/* What a kill leaves: the file as it is. */
+/* Simulates a kill, which leaves the file as it is. */
 static struct marks *killed(struct marks *marks)
 {
 	char copy[80], command[256];
@@ -60,14 +62,14 @@ static struct marks *killed(struct marks *marks)
 	return next;
 }
 
-/* And what a crash leaves: with a note of itself. */
+/* Simulates a crash, which leaves a note of itself. */
 static struct marks *die(struct marks *marks)
 {
 	marks_note_crash(marks);
 	return killed(marks);
 }
 
-/* An administrator's kill counts for jobs that had been at work for some time only. */
+/* An administrator's kill counts only for jobs that had been running for some time. */
 static void test_killed_from_outside(void **state)
 {
 	struct marks *m;
@@ -84,7 +86,7 @@ static void test_killed_from_outside(void **state)
 	assert_int_equal(marks_deaths(m, 1, 9), 0);
 	marks_set(m, 1, 8);
 	marks_set_lasting(m, 1, 8);
-	marks_unset(m, 1, 8, false); /* paused, and begun again shortly before */
+	marks_unset(m, 1, 8, false); /* paused, and started again shortly before */
 	marks_set(m, 1, 8);
 	m = killed(m);
 	assert_int_equal(marks_deaths(m, 1, 8), 1);
@@ -113,7 +115,7 @@ static void test_two_deaths(void **state)
 	marks_set(m, 1, 7);
 	m = die(m);
 	assert_int_equal(marks_deaths(m, 1, 7), MARKS_DEATHS_MAX);
-	m = die(m); /* at which it was not at work */
+	m = die(m); /* the job was not running */
 	assert_int_equal(marks_deaths(m, 1, 7), MARKS_DEATHS_MAX);
 	marks_close(m);
 }
@@ -185,14 +187,14 @@ static void test_files_of_no_use(void **state)
 	rmdir(path);
 	assert_int_equal(mkfifo(path, 0600), 0);
 	assert_null(marks_open(path, why));
-	/* Without marks everything goes on. */
+	/* Without marks everything else works. */
 	marks_set(NULL, 1, 7);
 	marks_unset(NULL, 1, 7, true);
 	assert_int_equal(marks_deaths(NULL, 1, 7), 0);
 	marks_close(NULL);
 }
 
-/* A full disk answers in the same way. */
+/* A full disk behaves the same. */
 static void test_there_is_no_room_for_the_file(void **state)
 {
 	struct rlimit before, tight;
@@ -229,7 +231,7 @@ static void test_shapes(void **state)
 
 	(void)state;
 	assert_int_equal(marks_shape(&a), marks_shape(&b));
-	ops_b[1].args.views[0].offset = 64; /* where it lies says nothing */
+	ops_b[1].args.views[0].offset = 64; /* alignment does not matter */
 	assert_int_equal(marks_shape(&a), marks_shape(&b));
 	b.n_ops = 1;
 	assert_int_not_equal(marks_shape(&a), marks_shape(&b));

@@ -1,4 +1,4 @@
-/* The service manager's side: a datagram socket of the test's stands for systemd. */
+/* Tests the service manager's side: a datagram socket of the test stands for systemd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,7 +36,7 @@ static int remove_dir(void **state)
 	return rmdir(dir);
 }
 
-/* A bound socket; a name that starts with '@' is abstract. */
+/* Binds a socket; a name that starts with '@' is abstract. */
 static int bind_socket(int type, const char *name)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
@@ -194,8 +194,8 @@ static void test_watchdog(void **state)
 struct inheritance {
 	int fd;           /* becomes descriptor 3 */
 	const char *fds;  /* $LISTEN_FDS */
-	bool for_another; /* $LISTEN_PID is not this process */
-	bool without_pid; /* … or not there */
+	bool for_another; /* $LISTEN_PID is another process's */
+	bool without_pid; /* $LISTEN_PID is not set */
 };
 
 #define CHILD_ADOPTED  1 /* returned 3, non-blocking, close-on-exec */
@@ -232,7 +232,7 @@ static int inherit_in_child(const struct inheritance *in)
 	                                                                                       : CHILD_MISTAKEN;
 }
 
-/* In a process of its own: descriptor 3 and the environment stay as they are here. */
+/* Runs in a child, so that descriptor 3 and the environment stay as they are here. */
 static int inherit(const struct inheritance *in)
 {
 	int status;

@@ -1,4 +1,4 @@
-/* Who is at the other end: its groups are those at the time when it connected. */
+/* Tests the peer's identity: its groups are those that it had when it connected. */
 #include <grp.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static bool has_groups(int fd, size_t n)
 	return right;
 }
 
-/* In a child, whose groups are its own affair. It gives them up after it connected. */
+/* Runs in a child, which can change its groups. It gives them up after it connected. */
 static bool connects_with_groups(size_t n)
 {
 	gid_t groups[100];
@@ -100,7 +100,7 @@ static void named(const char *own, const char *expected)
 	assert_string_equal(name, expected);
 }
 
-/* Whatever a process calls itself, a line of a list stays one, and text. */
+/* Whatever a process calls itself, a list has one line of text for it. */
 static void test_names_of_processes(void **state)
 {
 	char name[PEER_NAME_BYTES] = "before";

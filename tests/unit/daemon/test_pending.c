@@ -1,5 +1,5 @@
-/* Jobs that wait for buffers that are being made: all start, few in one turn, whatever happens to some
- * meanwhile.
+/*
+ * Tests jobs that wait for buffers that are being made: all start, few in one turn, whatever happens to some.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ struct fixture {
 	struct job *jobs[MANY];
 };
 
-/* No place has a socket. */
+/* The test's places have no sockets. */
 static void unwatch(struct turns_place *place)
 {
 	(void)place;
@@ -57,7 +57,7 @@ static int setup(void **state)
 	e->accounts = (struct accounts){.config = &f->config, .sched = &e->sched, .turns = &f->turns};
 	accounts_init(&e->accounts);
 	e->progress = progress;
-	e->devices[0].device = &f->device; /* to which nothing is dispatched: of n_devices there is none */
+	e->devices[0].device = &f->device; /* nothing is dispatched to it, since n_devices is 0 */
 	f->device.info = &f->info;
 	f->device.backend = &backend;
 	f->user = accounts_get(&e->accounts, 1);
@@ -91,7 +91,7 @@ static void hold(struct job *job, struct buffer *b)
 	job->sched.blocked |= b->state == BUFFER_PENDING;
 }
 
-/* Each in a queue of its own. */
+/* Submits each job in its own queue. */
 static void submit(struct fixture *f, int i, struct buffer *a, struct buffer *b)
 {
 	struct job *job = job_new(&f->engine, f->user, &f->queues, (uint32_t)i, 1, 3);
@@ -135,7 +135,7 @@ static void a_turn_unblocks_few(void **state)
 	assert_int_equal(blocked(f), MANY);
 	make(&f->first);
 	for (unsigned before = blocked(f); before > 0; before = blocked(f)) {
-		f->turns.began_ns = UINT64_MAX / 2; /* time is plenty */
+		f->turns.began_ns = UINT64_MAX / 2; /* so that turns do not end by time */
 		errands->place.take(&errands->place);
 		assert_in_range(before - blocked(f), 1, ERRANDS_STEPS);
 	}
@@ -143,7 +143,7 @@ static void a_turn_unblocks_few(void **state)
 	turns_leave(&errands->place);
 }
 
-/* In whatever order they are made. */
+/* The buffers may be made in any order. */
 static void a_job_waits_for_all_of_its_buffers(void **state)
 {
 	struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* Lent memory: sealed, zeroed, never another user's; the cache bounded. On a real loop. */
+/* Tests lent memory: sealed, zeroed, never another user's, with a bounded cache. Uses a real loop. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static void on_ready(struct segment *segment, int status, void *arg)
 
 #define CACHE_SEGMENTS 100
 
-/* No place has a socket. */
+/* The test's places have no sockets. */
 static void unwatch(struct turns_place *place)
 {
 	(void)place;
@@ -89,7 +89,7 @@ static void on_released(void *arg)
 	++*(unsigned *)arg;
 }
 
-/* What was given back is zeroed and kept, or gone, when this returns. */
+/* Returns once the memory that was given back is zeroed and kept, or gone. */
 static void take_back(struct fixture *f, struct segment *s)
 {
 	unsigned released = 0;
@@ -100,7 +100,7 @@ static void take_back(struct fixture *f, struct segment *s)
 	assert_int_equal(released, 1);
 }
 
-/* At once or after a while. */
+/* Lends memory, at once or after a while. */
 static struct segment *lend(struct fixture *f, uid_t uid, uint64_t bytes)
 {
 	unsigned before = f->answers;
@@ -183,7 +183,7 @@ static void test_a_segment_stays_with_its_user(void **state)
 	close_pool(&f);
 }
 
-/* The uid of users that our user namespace does not know may be several. */
+/* The uid of users that this user namespace does not know may stand for several. */
 static void test_a_uid_of_several_users(void **state)
 {
 	struct fixture f;
@@ -198,7 +198,7 @@ static void test_a_uid_of_several_users(void **state)
 	close_pool(&f);
 }
 
-/* While it is being zeroed nobody gets it. */
+/* Memory that is being zeroed is not lent. */
 static void test_not_lent_while_being_zeroed(void **state)
 {
 	struct fixture f;
@@ -253,7 +253,7 @@ static void test_cache_is_trimmed_oldest_first(void **state)
 	close_pool(&f);
 }
 
-/* The latest that was given back, whatever others gave back since. */
+/* The latest segment that was given back is lent, whatever others gave back since. */
 static void test_the_cache_finds_by_user_and_size(void **state)
 {
 	enum { N = 4 };
@@ -281,7 +281,7 @@ static void test_the_cache_finds_by_user_and_size(void **state)
 	close_pool(&f);
 }
 
-/* What is more than a turn's work goes by and by. */
+/* More than a turn's work is done in several turns. */
 static void test_a_large_segment_takes_the_place_of_many(void **state)
 {
 	enum { N = 64 };
@@ -304,7 +304,7 @@ static void test_a_large_segment_takes_the_place_of_many(void **state)
 	close_pool(&f);
 }
 
-/* Each has a descriptor. */
+/* The number is bounded, since each has a descriptor. */
 static void test_cache_is_bounded_in_number(void **state)
 {
 	struct fixture f;
@@ -320,7 +320,7 @@ static void test_cache_is_bounded_in_number(void **state)
 	close_pool(&f);
 }
 
-/* Looks at all that the user keeps, once. How many nobody had. */
+/* Looks once at all segments that the user keeps. Returns how many were free. */
 static unsigned look_at_all(struct fixture *f, struct account *a)
 {
 	unsigned n = a->kept.n, unheld = 0;
@@ -338,7 +338,10 @@ static struct segment *adopt(struct fixture *f, struct account *a, dev_t device,
 	return s;
 }
 
-/* One that a session's end left with its client stays the client's, with its content, until nobody has it. */
+/*
+ * A segment that a session's end left with its client stays the client's, with its content, while anybody has
+ * it.
+ */
 static void test_kept_while_somebody_has_it(void **state)
 {
 	struct fixture f;
@@ -394,7 +397,7 @@ static void keep_many(struct fixture *f, struct account *a, unsigned n, unsigned
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
-/* By the timer, as an errand of their user, and of no other. */
+/* The timer looks at them, as an errand of their user and of nobody else. */
 static void test_many_kept_are_looked_at_by_and_by(void **state)
 {
 	enum { N = 100 };
@@ -424,7 +427,7 @@ static void test_many_kept_are_looked_at_by_and_by(void **state)
 	close_pool(&f);
 }
 
-/* And all that is left at once where kopsd stops. */
+/* A turn looks at few segments, but a stop of kopsd at all that are left. */
 static void test_a_turn_looks_at_few(void **state)
 {
 	enum { N = 100 };
@@ -435,7 +438,7 @@ static void test_a_turn_looks_at_few(void **state)
 	(void)state;
 	open_pool(&f, NULL, 0, 0);
 	errands = &f.user->errands;
-	turns_hold(&f.user->turns, TURNS_CLOSING); /* it has no turn meanwhile, however long this takes */
+	turns_hold(&f.user->turns, TURNS_CLOSING); /* it gets no turn meanwhile, however long this takes */
 	keep_many(&f, f.user, N, &released);
 	pool_look_soon(f.pool, f.user);
 	while (f.user->kept.left < N)
@@ -450,7 +453,7 @@ static void test_a_turn_looks_at_few(void **state)
 	close_pool(&f);
 }
 
-/* Nobody waits for it: what is made of it goes again. */
+/* A cancelled request's memory is freed. */
 static void test_cancelled(void **state)
 {
 	struct fixture f;
@@ -461,7 +464,7 @@ static void test_cancelled(void **state)
 	open_pool(&f, NULL, 0, 1024 * MIB);
 	s = pool_lend(f.pool, 1, &f.flow, 512 * MIB, true, on_ready, &f, &ready);
 	assert_false(ready);
-	usleep(10000); /* by now it is begun, and not through */
+	usleep(10000); /* by now it has begun, and not ended */
 	uv_run(&f.loop, UV_RUN_NOWAIT);
 	pool_cancel(s);
 	settle(&f);
@@ -471,7 +474,7 @@ static void test_cancelled(void **state)
 	close_pool(&f);
 }
 
-/* A user who waits for much memory delays nobody who waits for a little. */
+/* A user who waits for much memory delays nobody who waits for little. */
 static void test_users_share_the_threads(void **state)
 {
 	struct fixture f;
@@ -552,7 +555,7 @@ static void test_one_that_cannot_be_made(void **state)
 	close_pool(&f);
 }
 
-/* ---- With a GPU that counts ---- */
+/* ---- With a simulated GPU that counts pins ---- */
 
 static int pins, refuse_pins;
 
@@ -604,8 +607,8 @@ static void unpin_slowly(void *host)
 }
 
 /*
- * What the cache gives up is at nobody's expense until it is freed, which a GPU can make slow. It is bounded
- * too: beside a full cache, as much again and a segment.
+ * What the cache gives up counts for nobody until it is freed, which a GPU can make slow. That is bounded too:
+ * in addition to a full cache, to as much again plus a segment.
  */
 static void test_what_is_at_nobodys_expense(void **state)
 {
@@ -640,7 +643,7 @@ static void unpin_when_told(void *host)
 	fake_unpin(host);
 }
 
-/* It counts once, however long a thread takes to unmap what it was before. */
+/* It counts once, however long a thread takes to unmap its old memory. */
 static void test_adopted_while_it_is_unmapped(void **state)
 {
 	static const struct backend gpu = {.pin = fake_pin, .unpin = unpin_when_told};

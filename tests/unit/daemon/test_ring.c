@@ -1,4 +1,4 @@
-/* The rings of proto/ring_memory.h: positions, places for ends, and when the loop sleeps. */
+/* Tests the rings of proto/ring_memory.h: positions, places for ends, and when the loop sleeps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ struct fixture {
 	bool is_busy;
 };
 
-/* How long another thread has the CPU that the loop gives up. (OpenBLAS's thread gives up its own.) */
+/* How long another thread has the CPU when the loop yields. (OpenBLAS's thread yields its own.) */
 static _Thread_local unsigned slice_us;
 
 int sched_yield(void)
@@ -65,7 +65,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* As a client does. */
+/* Puts a run in, as a client does. */
 static void put(struct ring_memory *m, uint64_t prepared)
 {
 	uint32_t tail = ring_load(&m->run_tail);
@@ -125,7 +125,7 @@ static void test_a_run_needs_a_place_for_its_end(void **state)
 	put(m, 9);
 	assert_int_equal(ring_take(f->ring, &run), 0); /* all are reserved */
 	ring_put(f->ring, &(struct ring_end){.id = 1});
-	assert_int_equal(ring_take(f->ring, &run), 0); /* one is unread instead */
+	assert_int_equal(ring_take(f->ring, &run), 0); /* one unread end is left */
 	get_end(m);
 	assert_int_equal(ring_take(f->ring, &run), 1);
 	put(m, 10);
@@ -147,19 +147,19 @@ static void test_positions_that_cannot_be(void **state)
 		assert_int_equal(ring_take(f->ring, &run), KOPS_E_PROTOCOL);
 	}
 	ring_store(&m->run_tail, 1);
-	ring_store(&m->end_head, 1); /* of none */
+	ring_store(&m->end_head, 1); /* there is no such end */
 	assert_int_equal(ring_take(f->ring, &run), KOPS_E_PROTOCOL);
 	ring_store(&m->end_head, 0);
 	assert_int_equal(ring_take(f->ring, &run), 1);
 }
 
-/* Not as a loop that watches for changes of what it waits for has it: then uv_backend_timeout() says 0. */
+/* uv_backend_timeout() cannot tell: it is 0 while the loop still has changes to its watches. */
 static void test_the_loop_says_that_it_sleeps(void **state)
 {
 	struct fixture *f = *state;
 	struct ring_memory *m = f->ring->memory;
 
-	uv_ref((uv_handle_t *)&f->all.prepare); /* the loop would not run for nothing */
+	uv_ref((uv_handle_t *)&f->all.prepare); /* otherwise the loop would not run */
 	assert_int_equal(ring_load(&m->daemon_sleeps), 1);
 	ring_awaken(f->ring);
 	assert_int_equal(ring_load(&m->daemon_sleeps), 0);
@@ -175,7 +175,7 @@ static void test_the_loop_says_that_it_sleeps(void **state)
 	assert_int_equal(f->looks, 2);
 }
 
-/* It would look until the user can, which a client may put off for ever. */
+/* Otherwise it would poll until the user can take runs, which a client may delay for ever. */
 static void test_the_loop_sleeps_while_runs_cannot_be_taken(void **state)
 {
 	struct fixture *f = *state;
@@ -188,7 +188,7 @@ static void test_the_loop_sleeps_while_runs_cannot_be_taken(void **state)
 	assert_int_equal(f->looks, 1);
 }
 
-/* After the end of a run that takes longer than RINGS_LOOK_NS the client's next one wakes nobody. */
+/* After the end of a run that takes longer than RINGS_LOOK_NS, the client's next one wakes nobody. */
 static void test_the_loop_looks_again_after_an_end(void **state)
 {
 	struct fixture *f = *state;
@@ -209,7 +209,7 @@ static void test_the_loop_looks_again_after_an_end(void **state)
 	run_until_it_sleeps(f);
 }
 
-/* A run of n that the client has out ends after total_us; whether the loop looks for the next one then. */
+/* One of the client's n runs ends after total_us. Returns whether the loop then polls for the next one. */
 static bool looks_after(struct fixture *f, unsigned n, double total_us)
 {
 	struct ring_run run = {0};
@@ -239,13 +239,13 @@ static void test_few_cpus_are_used_to_look_for_what_comes_soon(void **state)
 	f->all.cpus_are_few = true;
 	uv_ref((uv_handle_t *)&f->all.prepare);
 	assert_true(looks_after(f, 1, 10));
-	assert_false(looks_after(f, 1, 80)); /* its client takes its time too */
+	assert_false(looks_after(f, 1, 80)); /* the client takes its time too */
 	assert_false(looks_after(f, 2, 10)); /* more will end */
 	f->is_busy = true;
 	assert_false(looks_after(f, 1, 10));
 }
 
-/* For a tenth of a second. */
+/* The loop does not poll for a tenth of a second. */
 static void test_few_cpus_are_left_to_others(void **state)
 {
 	struct fixture *f = *state;
@@ -253,7 +253,7 @@ static void test_few_cpus_are_left_to_others(void **state)
 	f->all.cpus_are_few = true;
 	uv_ref((uv_handle_t *)&f->all.prepare);
 	slice_us = 300;
-	for (unsigned i = 0; f->all.no_looks_until_ns == 0; i++) { /* a look may end before it gives way */
+	for (unsigned i = 0; f->all.no_looks_until_ns == 0; i++) { /* a poll may end before it yields */
 		assert_int_not_equal(i, 1000);
 		assert_true(looks_after(f, 1, 10));
 	}
@@ -300,7 +300,7 @@ static void close_many(struct fixture *f)
 	assert_int_equal(f->all.n_awake, 0);
 }
 
-/* A look at each ring of a thousand would be a turn of 0.1 ms and more. */
+/* A look at each of a thousand rings would be a turn of 0.1 ms or more. */
 static void test_a_look_is_at_a_few(void **state)
 {
 	struct fixture *f = *state;
@@ -314,7 +314,7 @@ static void test_a_look_is_at_a_few(void **state)
 		assert_in_range(f->looks - before, 1, RINGS_AT_ONCE);
 	}
 	assert_int_equal(looks, (MANY + RINGS_AT_ONCE - 1) / RINGS_AT_ONCE);
-	ring_free(many[MANY - 1]); /* where the next look would be */
+	ring_free(many[MANY - 1]); /* the next look would be there */
 	ring_free(many[0]);
 	rings_look(&f->all);
 	assert_int_equal(f->looks, (looks + 1) * RINGS_AT_ONCE);
@@ -331,7 +331,7 @@ static unsigned asleep(void)
 	return n;
 }
 
-/* Nor are they all put to sleep at once; but the loop does not sleep before they are. */
+/* They are not all put to sleep at once, but the loop does not sleep before they are. */
 static void test_they_fall_asleep_by_and_by(void **state)
 {
 	struct fixture *f = *state;
@@ -346,7 +346,7 @@ static void test_they_fall_asleep_by_and_by(void **state)
 		now = asleep();
 		assert_in_range(now - before, 1, RINGS_AT_ONCE);
 		assert_int_equal(uv_is_active((uv_handle_t *)&f->all.to_come), now < MANY);
-		if (now > MANY / 2 && before <= MANY / 2) { /* one awakes again meanwhile */
+		if (now > MANY / 2 && before <= MANY / 2) { /* one wakes up meanwhile */
 			ring_awaken(many[0]);
 			now--;
 		}
@@ -356,7 +356,7 @@ static void test_they_fall_asleep_by_and_by(void **state)
 	uv_unref((uv_handle_t *)&f->all.prepare);
 }
 
-/* Of users that cannot take runs just now, the loop does not stay awake. */
+/* The loop does not stay awake for users that cannot take runs now. */
 static void test_runs_that_cannot_be_taken_keep_nobody_awake(void **state)
 {
 	struct fixture *f = *state;

@@ -1,4 +1,7 @@
-/* Quantiles against sorted samples, the ends of the histogram, its ageing; sums; the ring of traced jobs. */
+/*
+ * Tests quantiles against sorted samples, the ends of the histogram, its ageing, sums, and the ring of traced
+ * jobs.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +34,7 @@ static void assert_near(double us, uint64_t want_ns)
 		fail_msg("%g us said, %g us is true", us, (double)want_ns / 1e3);
 }
 
-/* exp(shape * uniform) has a long tail, as latencies do. */
+/* Uses exp(shape * uniform), which has a long tail, as latencies do. */
 static void check_quantiles(unsigned seed, double shape)
 {
 	static uint64_t samples[SAMPLES];
@@ -81,7 +84,7 @@ static void test_ends_of_the_histogram(void **state)
 	}
 }
 
-/* Half of what is counted is of the latest 32767 jobs. */
+/* Half of the count is of the latest 32767 jobs. */
 static void test_old_jobs_count_less(void **state)
 {
 	struct latency l = {.total = 0};
@@ -115,7 +118,7 @@ static void test_sums(void **state)
 	assert_near(latency_quantile_us(&u.latency, 0.5), 5000);
 }
 
-/* A job that runs is seen, and its end, if it took less than that looked like, takes nothing back. */
+/* A running job is counted. If it ends with less time than seemed, nothing is taken back. */
 static void test_device_time_never_falls(void **state)
 {
 	struct usage u = {.device_us = 100};
@@ -139,7 +142,7 @@ static void near(double share, double expected)
 		fail_msg("%g, not %g", share, expected);
 }
 
-/* Of work of so many ms every 10 ms, for so long. */
+/* Simulates work of so many ms every 10 ms, for so long. */
 static void work(struct load *l, uint64_t *now, unsigned ms, unsigned during_ms)
 {
 	for (unsigned at = 0; at < during_ms; at += 10) {
@@ -160,16 +163,16 @@ static void test_load(void **state)
 	near(load_share(&l, 0, now), 0.5);
 	near(load_share(&l, 0, now + 1000 * MS), 0.5 * exp(-1)); /* idle since */
 	near(load_share(&l, 1000 * MS, now + 1000 * MS), 1 - 0.5 * exp(-1));
-	near(load_share(&l, 0, now), 0.5); /* nobody's look changed anything */
+	near(load_share(&l, 0, now), 0.5); /* looking changed nothing */
 	work(&l, &now, 10, 5000);
 	near(load_share(&l, 0, now), 1);
 	now += 60000 * MS;
 	near(load_share(&l, 0, now), 0);
-	load_note(&l, 1000 * MS, now); /* a long one after a pause: not spread over that */
+	load_note(&l, 1000 * MS, now); /* a long one after a pause is not spread over the pause */
 	near(load_share(&l, 0, now), 1 - exp(-1));
 }
 
-/* Of a device that works at several jobs at a time. */
+/* Simulates a device that runs several jobs at a time. */
 static void test_load_of_pieces_that_overlap(void **state)
 {
 	struct load l = {.share = 0};

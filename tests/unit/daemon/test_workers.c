@@ -1,4 +1,4 @@
-/* Worker threads: turns, and who gives way to whom. On a real loop. */
+/* Tests worker threads: turns, and which user yields to which. Uses a real loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ enum { CROWD = 8, STEP_US = 50, MANY_STEPS = 1000 };
 
 struct work {
 	struct task task;
-	unsigned steps; /* atomic: so far */
+	unsigned steps; /* atomic: steps so far */
 	unsigned steps_wanted;
 	bool done;
 };
@@ -23,7 +23,7 @@ struct fixture {
 	uv_loop_t loop;
 	struct workers *workers;
 	struct task_flow crowds, others;
-	struct work crowd[CROWD], other; /* a crowd as large as there may be threads, and more */
+	struct work crowd[CROWD], other; /* more than the largest number of threads */
 };
 
 static struct work *of_task(struct task *task)
@@ -105,7 +105,7 @@ static void wait_for_end_of_turns(const struct fixture *f)
 	} while (steps_of_crowd(f) != before);
 }
 
-/* Each thread ends the step at hand, and no more: a turn would have some ten. */
+/* Each thread ends its current step only; a whole turn would have about ten. */
 static void a_turn_ends_when_another_user_comes(void **state)
 {
 	struct fixture *f = *state;
@@ -150,7 +150,7 @@ static void a_cancelled_task_stops_after_the_step_at_hand(void **state)
 	assert_true(f->other.steps < MANY_STEPS);
 }
 
-/* The first one is there; the others come while it is at work, up to three. */
+/* The first thread exists; up to three others start while it is busy. */
 static void threads_come_as_they_are_needed(void **state)
 {
 	struct fixture f = {0};
@@ -174,8 +174,10 @@ static void threads_come_as_they_are_needed(void **state)
 	assert_int_equal(uv_loop_close(&f.loop), 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they need address space */
-/* One has no stack while there is no room, and is started when there is. The first test, since stacks are kept.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers need address space */
+/*
+ * A thread has no stack while there is no room, and is started when there is. This test is first, since stacks
+ * are kept.
  */
 static void a_thread_that_could_not_be_started_is_started_later(void **state)
 {

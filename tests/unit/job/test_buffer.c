@@ -1,5 +1,6 @@
-/* Memory that sessions name, by its kinds: what is accepted, what counts as whose, and that all of it comes
- * back. */
+/*
+ * Tests memory that sessions name, by kind: what is accepted, whose it counts as, and that all of it is freed.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ static int setup(void **state)
 	return user ? 0 : -1;
 }
 
-/* Nothing is left of what the test had. */
+/* Checks that nothing of the test is left. */
 static int teardown(void **state)
 {
 	struct engine *e = &kopsd->engine;
@@ -93,7 +94,7 @@ static void imports_are_mapped(void **state)
 	close(own);
 }
 
-/* What a client could take away under our hands, or is no file of memory. */
+/* Refuses files that a client could shrink, and files that are no memory. */
 static void files_that_are_no_good(void **state)
 {
 	static const struct {
@@ -130,7 +131,7 @@ static void files_that_are_no_good(void **state)
 	assert_int_equal(user->buffers, 0);
 }
 
-/* A descriptor of the file, opened anew. */
+/* Opens the file anew. */
 static int reopen(int fd, int flags)
 {
 	char path[64];
@@ -214,7 +215,7 @@ static void settled(struct buffer *b)
 
 static void gone(struct buffer *b)
 {
-	assert_int_equal(b->account->buffers, 0); /* it counts no more */
+	assert_int_equal(b->account->buffers, 0); /* it does not count any more */
 	n_gone++;
 }
 
@@ -289,25 +290,25 @@ static void resident_memory_is_zero_and_counts(void **state)
 	n_gone = 0;
 }
 
-/* Whoever names it waits; whoever asked does not any more. */
+/* A buffer is made while anybody waits for it. */
 static void making_ends_when_nobody_wants_it(void **state)
 {
 	struct buffer *b = resident(64 << 20);
 
 	(void)state;
 	b->settled = settled;
-	b->refs++; /* a job's */
+	b->refs++; /* a job's reference */
 	buffer_unref(b);
 	assert_false(b->task.cancelled);
 	buffer_unref(b);
-	assert_false(b->task.cancelled); /* somebody waits for an answer */
+	assert_false(b->task.cancelled); /* a client waits for an answer */
 	buffer_forget_session(b);
 	assert_true(b->task.cancelled);
 	served_until(user->buffers == 0);
 	assert_int_equal(n_settled, 0);
 }
 
-/* Unlike what was dropped, what a session leaves behind stays its user's while that has the file. */
+/* Unlike dropped memory, what a session leaves behind stays its user's while the user has the file. */
 static void a_client_finds_its_content_again(void **state)
 {
 	struct buffer *b = lend(SERVED_PAGE), *again;
@@ -345,7 +346,7 @@ static void jobs_claim_the_pages_that_they_may_touch(void **state)
 	assert_int_equal(buffer_claim_pages(b, 2 * SERVED_PAGE), 2 * SERVED_PAGE);
 	assert_int_equal(buffer_claim_pages(b, 3 * SERVED_PAGE), 3 * SERVED_PAGE);
 	assert_int_equal(b->pages.bytes, 5 * SERVED_PAGE);
-	buffer_claim_pages(b, 4 * SERVED_PAGE); /* both may be at the same pages: there are no more */
+	buffer_claim_pages(b, 4 * SERVED_PAGE); /* both may use the same pages, so there are no more */
 	assert_int_equal(b->pages.bytes, 8 * SERVED_PAGE);
 	buffer_settle_pages(b, 3 * SERVED_PAGE);
 	assert_int_equal(b->pages.bytes, 6 * SERVED_PAGE);
@@ -362,7 +363,7 @@ static void memory_is_short(struct engine *e)
 	n_short++;
 }
 
-/* As much as was looked for a while ago; jobs are told once that it is less now. */
+/* Memory is ample as far as it was at the last look. Jobs learn when it is less. */
 static void memory_is_ample_up_to_a_limit(void **state)
 {
 	struct engine *e = &kopsd->engine;
@@ -383,7 +384,7 @@ static void memory_is_ample_up_to_a_limit(void **state)
 	assert_int_equal(n_short, 1);
 	assert_false(buffer_memory_is_ample(e));
 	assert_int_equal(n_short, 1);
-	e->looked_at_memory_ms -= 1000; /* it looks anew */
+	e->looked_at_memory_ms -= 1000; /* so that it looks again */
 	assert_true(buffer_memory_is_ample(e));
 	assert_true(e->ample_bytes > SERVED_PAGE);
 	e->memory_is_short = before;
@@ -430,7 +431,7 @@ static void large_buffers_are_pinned(void **state)
 	assert_false(buffer_wants_pin(small));
 	assert_true(buffer_wants_pin(b));
 	assert_int_equal(user->bytes[ACCOUNT_PINNED], large);
-	assert_false(buffer_wants_pin(b)); /* another job is at it */
+	assert_false(buffer_wants_pin(b)); /* another job pins it */
 	assert_false(buffer_wants_pin(other));
 	buffer_pin(b, &pinning);
 	buffer_pin(b, &pinning);

@@ -1,4 +1,4 @@
-/* How long a job may take, and keep its device, by what it is planned to take. */
+/* Tests how long a job may take, and keep its device, by its planned time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "job/job.h"
 #include "job/plan.h"
 
-/* Of each op: so many elements, any of which may be a part, that take equally long. */
+/* For each op. It has so many elements, which take equally long and may each be a part. */
 static double planned_us;
 static uint32_t planned_parts;
 
@@ -56,7 +56,7 @@ static int try_plan(const struct backend *backend, unsigned n_ops, double us, ui
 	struct job_queues queues = {0};
 	struct job *job = job_new(&e, &account, &queues, 0, n_ops, 0);
 	struct planning planning = {.device_name = ""};
-	struct memory memory = {.bytes = 1 << 20, .reached_bytes = 1 << 20}; /* no page is new to anybody */
+	struct memory memory = {.bytes = 1 << 20, .reached_bytes = 1 << 20}; /* no page is new */
 	const struct view line = {
 	    .space = &memory, .dtype = KOPS_F32, .rank = 1, .shape = {parts}, .strides = {1}};
 	int rc;
@@ -106,7 +106,7 @@ static void a_job_takes_so_long(void **state)
 	                    "the job would take an estimated 6 s, more than the 5 s of max-run-time; split it");
 }
 
-/* A GPU whose job takes longer looks as if it hung. */
+/* A GPU whose job takes longer would seem to hang. */
 static void a_job_of_a_gpu_is_not_taken_for_a_hang(void **state)
 {
 	char why[WHY_BYTES];

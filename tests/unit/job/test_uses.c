@@ -1,4 +1,4 @@
-/* What a job does to its buffers from its start to its end, also where it fails. */
+/* Tests what a job does to its buffers from its start to its end, also if it fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void what_was_lost_cannot_be_read(void **state)
 	assert_string_equal(f->why, "the content of RESIDENT buffer 8 was lost when kopsd restarted; have one "
 	                            "op write all of it first");
 	assert_true(f->buffers[1].lost);
-	f->list[1].reads = f->list[1].fills = false; /* a part of it is written */
+	f->list[1].reads = f->list[1].fills = false; /* a part of the buffer is written */
 	assert_int_equal(start(f), 0);
 	uses_end(&f->uses, true);
 	assert_true(f->buffers[1].lost);
@@ -81,7 +81,7 @@ static void a_job_that_fills_it_restores_it(void **state)
 	assert_false(f->buffers[0].lost);
 }
 
-/* Else a later job would compute with what is no content of anybody's. */
+/* Otherwise a later job would compute with undefined content. */
 static void a_job_that_fails_restores_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -91,8 +91,8 @@ static void a_job_that_fails_restores_nothing(void **state)
 	assert_int_equal(start(f), 0);
 	uses_end(&f->uses, false);
 	assert_true(f->buffers[0].lost);
-	assert_false(f->buffers[1].lost); /* that was there before, as far as anybody can tell */
-	assert_int_equal(start(f), 0);    /* it is prepared, and comes again */
+	assert_false(f->buffers[1].lost); /* the content from before still counts */
+	assert_int_equal(start(f), 0);    /* prepared, and run again */
 	uses_end(&f->uses, true);
 	assert_false(f->buffers[0].lost);
 	assert_int_equal(start(f), 0);

@@ -1,4 +1,4 @@
-/* choose.c: which kernel runs, and the words for it. */
+/* Tests choose.c: which kernel runs, and the reasons given. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static bool takes_small(const struct op_args *args, const char **ret_why_not)
 	return op_output_const(args)->shape[0] <= 100;
 }
 
-/* Ones that say how long they take: 10 ns and more per column. */
+/* Kernels with times: 10 ns or more per column. */
 static double steep_ns(const struct op_args *args)
 {
 	return 10 * (double)op_output_const(args)->shape[1];
@@ -44,7 +44,7 @@ static double slow_ns(const struct op_args *args)
 	return 1e6 * (double)op_output_const(args)->shape[1];
 }
 
-/* Slow where there are few columns. */
+/* Is slow if there are few columns. */
 static double wants_many_ns(const struct op_args *args)
 {
 	return op_output_const(args)->shape[1] > 8 ? 1 : 300;
@@ -62,7 +62,7 @@ static bool is_exact_in_few(const struct op_args *args, const char **ret_why_not
 	return op_output_const(args)->shape[1] <= 32;
 }
 
-/* One whose speed depends on the problem, before the others. */
+/* A kernel whose speed depends on the problem comes before the others. */
 static const struct kernel kernels_of_choice[] = {
     {.name = "large", .supports = takes_even, .accurate = is_exact_in_few, .time_ns = wants_many_ns},
     {.name = "fair", .supports = takes_small, .time_ns = flat_ns},
@@ -87,7 +87,7 @@ static struct op_args add_of(uint64_t n_rows, uint64_t cols)
 	return args;
 }
 
-/* The kernel chosen, or NULL with its code in *ret_rc. */
+/* Returns the chosen kernel, or NULL with its code in *ret_rc. */
 static const char *choose(uint64_t n_rows, uint64_t cols, const char *pinned, uint64_t disabled, int *ret_rc,
                           char why[WHY_BYTES])
 {
@@ -197,7 +197,7 @@ static void auto_asks_each_for_its_time(void **state)
 	assert_string_equal(choose_of(101, 4, NULL, NULL, 0, why), "large"); /* fair does not take it */
 	assert_string_equal(why, "first choice for add f32");
 	assert_string_equal(choose_of(4, 4, NULL, NULL, FAIR, why), "large");
-	assert_string_equal(choose_of(4, 4, "large", NULL, 0, why), "large"); /* need not be the fastest */
+	assert_string_equal(choose_of(4, 4, "large", NULL, 0, why), "large"); /* named, fast or not */
 	assert_string_equal(why, "asked for by name");
 }
 
@@ -209,16 +209,16 @@ static void auto_takes_what_is_expected_to_be_the_fastest(void **state)
 	(void)state;
 	assert_string_equal(choose_in(times, 4, 10, 0, why), "steep");
 	assert_string_equal(why, "first choice for add f32");
-	assert_string_equal(choose_in(times, 4, 20, 0, why), "steep"); /* equal: the first */
+	assert_string_equal(choose_in(times, 4, 20, 0, why), "steep"); /* of equals, the first */
 	assert_string_equal(choose_in(times, 4, 32, 0, why), "flat");
 	assert_string_equal(why, "by estimate it takes 0.2 us, steep 0.3 us");
 	assert_string_equal(choose_in(times, 101, 32, 0, why), "steep");    /* flat does not take it */
 	assert_string_equal(choose_in(times, 4, 34, 0, why), "steep");      /* flat is not accurate */
 	assert_string_equal(choose_in(times, 4, 5, 0, why), "flat");        /* steep does not take it */
 	assert_string_equal(choose_in(times, 4, 32, 1 << 2, why), "steep"); /* flat failed its self-test */
-	assert_string_equal(choose_in(times, 4, 33, 0, why), "slow");       /* nobody else is accurate */
+	assert_string_equal(choose_in(times, 4, 33, 0, why), "slow");       /* no other is accurate */
 	assert_string_equal(why, "steep needs an even number of columns");
-	assert_string_equal(choose_in(times, 4, 33, 1 << 1, why), "flat"); /* nobody else does it */
+	assert_string_equal(choose_in(times, 4, 33, 1 << 1, why), "flat"); /* no other takes it */
 }
 
 static void auto_takes_what_is_preferred(void **state)
@@ -230,17 +230,16 @@ static void auto_takes_what_is_preferred(void **state)
 	(void)state;
 	assert_string_equal(choose_of(4, 16, NULL, &fair_first, 0, why), "fair");
 	assert_string_equal(why, "measured");
-	assert_string_equal(choose_of(4, 4, NULL, &large_only, 0, why), "large"); /* whatever it estimates */
+	assert_string_equal(choose_of(4, 4, NULL, &large_only, 0, why), "large"); /* whatever its estimate */
 	assert_string_equal(choose_of(4, 16, "large", &fair_first, 0, why), "large");
 	assert_string_equal(why, "asked for by name");
 	assert_string_equal(choose_of(101, 4, NULL, &fair_first, 0, why), "large");
 	assert_string_equal(why, "measured");
 	assert_string_equal(choose_of(4, 4, NULL, &fair_first, FAIR, why), "large");
 	assert_string_equal(why, "measured");
-	assert_string_equal(choose_of(4, 34, NULL, &large_only, 0, why),
-	                    "fair"); /* as if nothing was preferred */
+	assert_string_equal(choose_of(4, 34, NULL, &large_only, 0, why), "fair"); /* as if none was preferred */
 	assert_string_equal(why, "large is exact up to 32 columns");
-	assert_string_equal(choose_of(101, 34, NULL, NULL, 0, why), "large"); /* there is none but it */
+	assert_string_equal(choose_of(101, 34, NULL, NULL, 0, why), "large"); /* it is the only one */
 	assert_string_equal(choose_of(4, 34, "large", NULL, 0, why), "large");
 	assert_string_equal(why, "asked for by name; is exact up to 32 columns");
 	const struct preference large_first = {.n = 2, .kernels = {0, 1}, .why = "measured"};
@@ -248,7 +247,7 @@ static void auto_takes_what_is_preferred(void **state)
 	assert_string_equal(choose_of(4, 34, NULL, &large_first, 0, why), "fair");
 	assert_string_equal(why, "measured");
 	assert_string_equal(choose_of(4, 5, NULL, &large_only, 0, why),
-	                    "fair"); /* none of the preferred fits */
+	                    "fair"); /* none of the preferred ones fits */
 	assert_string_equal(why, "large needs an even number of columns");
 }
 

@@ -1,4 +1,4 @@
-/* Ops by their own messages and by instances: every member arrives where the op looks for it. */
+/* Tests ops by their own messages and by instances: every member arrives where the op expects it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,4 @@
-/*
- * A product on the CPU: what it needs beside its operands, at the extremes of their extents, and which kernel
- * computes the smallest.
- */
+/* Tests the workspace of a product on the CPU at extreme extents, and which kernel computes the smallest. */
 #include <limits.h>
 #include <math.h>
 #include <setjmp.h>
@@ -20,7 +17,7 @@ static const struct kernel *kernel(void)
 	return &gemm_cpu_kernels.kernels[0];
 }
 
-/* (m, k) times (k, 1) with gaps and strides of 0 in the inputs, which have to be packed. */
+/* Makes (m, k) times (k, 1) with gaps and strides of 0 in the inputs, which must be packed. */
 static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t k)
 {
 	static const char spaces[3];
@@ -65,7 +62,7 @@ static void test_just_64_bits(void **state)
 	assert_true(kernel()->workspace(&args) >= (uint64_t)INT_MAX * INT_MAX * 4);
 }
 
-/* One by one, 2^20 equal terms in f32 would drift by far more than the last digits. */
+/* Added one by one in f32, 2^20 equal terms would be wrong by far more than the last digits. */
 static void test_equal_terms_are_one(void **state)
 {
 	struct op_args args = product(KOPS_F32, 4, 1 << 20);
@@ -85,7 +82,7 @@ static void test_equal_terms_are_one(void **state)
 		assert_true(fabs(c[i] - (double)a * b * (1 << 20)) < 0.01);
 }
 
-/* An element's bits must not depend on the product's size, so neither must the kernel. */
+/* An element's bits must not depend on the product's size, so the kernel must not either. */
 static void test_one_kernel_for_all_sizes(void **state)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};

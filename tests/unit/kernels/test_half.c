@@ -1,4 +1,6 @@
-/* half.h against arithmetic on values: all 65536 f16 and bf16 numbers, what lies between them, and their sums.
+/*
+ * Compares half.h with arithmetic on values: all 65536 f16 and bf16 numbers, those between them, and their
+ * sums.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +13,7 @@
 
 #include "common/half.h"
 
-/* Room for an element of any type. */
+/* Holds an element of any type. */
 union element {
 	uint16_t bits;
 	double widest;
@@ -23,7 +25,7 @@ struct format {
 };
 static const struct format formats[] = {{KOPS_F16, 10, 15, 31}, {KOPS_BF16, 7, 127, 255}};
 
-/* What the bits mean, from the definition. */
+/* Decodes the bits by the definition. */
 static double value_of(const struct format *f, uint16_t bits)
 {
 	int exponent = (bits & 0x7fff) >> f->fraction_bits, fraction = bits & ((1 << f->fraction_bits) - 1);
@@ -69,8 +71,10 @@ static void every_number_survives(void **state)
 		}
 }
 
-/* Halfway between neighbours goes to the even one; a little aside to the nearer. Infinity stands for
- * 2^exponent_max. */
+/*
+ * Numbers halfway between neighbours go to the even one, and others to the nearer. Infinity stands for
+ * 2^exponent_max.
+ */
 static void between_numbers_the_nearest_or_even_wins(void **state)
 {
 	(void)state;
@@ -107,7 +111,7 @@ static void far_values_become_infinite_or_zero(void **state)
 	}
 }
 
-/* Arrays of 1, 2, … 100 numbers, then one of all the others. */
+/* Converts arrays of 1, 2, … 100 numbers, then one of all the others. */
 static void arrays_are_converted_as_single_numbers(void **state)
 {
 	static uint16_t numbers[65536], back[65536];
@@ -136,8 +140,10 @@ static void arrays_are_converted_as_single_numbers(void **state)
 		}
 }
 
-/* What add promises: the f32 sum rounded is the exact sum rounded once (in float64 a sum of two is exact, or
- * the smaller one too small to matter). */
+/*
+ * Checks what add promises: the f32 sum rounded is the exact sum rounded once. (In float64 a sum of two is
+ * exact, or the smaller number too small to matter.)
+ */
 static void sums_in_f32_round_as_exact_ones(void **state)
 {
 	uint64_t seed = 1;

@@ -1,7 +1,7 @@
 /*
- * layer_norm on the CPU where random problems seldom go: means that are large beside what elements are apart
- * from them, rows of one element, of equal ones and without any, the ends of the range, many short rows, long
- * ones that threads share. The measure is a sum in long double.
+ * Tests layer_norm on the CPU where random problems rarely go: means far larger than the deviations, rows of
+ * one element, of equal ones and of none, and the ends of the range. There are also many short rows, and long
+ * ones that threads share. Results are compared with sums in long double.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,7 +68,7 @@ static void run(struct op_args args, const char *kernel)
 	assert_int_equal(k->launch(&args, &launch), 0);
 }
 
-/* What column j of a row should be, without weight and bias. */
+/* Computes the exact column j of a row, without weight and bias. */
 static double exact(const double *row, uint64_t cols, uint64_t j, double eps)
 {
 	long double mean = 0, squares = 0;
@@ -85,7 +85,7 @@ static double roundoff(kops_dtype dtype)
 	return dtype == KOPS_F64 ? 0x1p-53 : dtype == KOPS_F32 ? 0x1p-24 : dtype == KOPS_F16 ? 0x1p-11 : 0x1p-8;
 }
 
-/* Some columns of every row, by both kernels; roundings: of the type that results may be off. */
+/* Compares some columns of every row, by both kernels. roundings: of the type that results may be off. */
 static void compare(kops_dtype dtype, uint64_t rows, uint64_t cols, double eps, double roundings)
 {
 	static const char *const kernels[] = {"vectorised", "reference"};
@@ -108,7 +108,7 @@ static double unit(void)
 	return 2.0 * rand() / RAND_MAX - 1;
 }
 
-/* The one-pass formula, the mean of squares less the square of the mean, has nothing left of these. */
+/* The one-pass formula, the mean of squares minus the square of the mean, would lose all digits of these. */
 static void large_means_cost_no_accuracy(void **state)
 {
 	(void)state;
@@ -116,7 +116,7 @@ static void large_means_cost_no_accuracy(void **state)
 		x[i] = 1000000 + 4 * (rand() % 5);
 	compare(KOPS_F32, 3, 5000, EPS, 64);
 	compare(KOPS_F32, 200, 100, EPS, 64);
-	compare(KOPS_F64, 3, 5000, EPS, 1e6); /* x - mean has so much less than x */
+	compare(KOPS_F64, 3, 5000, EPS, 1e6); /* x - mean has fewer digits than x */
 	for (unsigned i = 0; i < ELEMENTS_MAX; i++)
 		x[i] = 1000 + rand() % 4;
 	compare(KOPS_F16, 3, 5000, EPS, 2);
@@ -156,7 +156,7 @@ static void equal_elements_are_no_distance_apart(void **state)
 		}
 }
 
-/* Their squares, sums and differences are beyond the range of f32, the results are not. */
+/* Squares, sums and differences exceed the range of f32, but the results do not. */
 static void numbers_at_the_ends_of_the_range(void **state)
 {
 	static const double ends[] = {3.3e38, 3.3e38, 65504, 3.3e38}, small[] = {1e-38, 1e-150, 1e-6, 1e-38};
@@ -180,7 +180,7 @@ static void many_short_rows_and_few_long_ones(void **state)
 	                                     {3000, 33}, {380, 255}, {380, 257},  {48, 2048},
 	                                     {48, 2049}, {3, 33333}, {1, 100003}, {6, 16385}};
 
-	static const double most[DTYPES] = {64, 1e4, 2, 2}; /* f64 has no more of a mean that is large */
+	static const double most[DTYPES] = {64, 1e4, 2, 2}; /* f64 has no more digits of a large mean */
 
 	(void)state;
 	for (unsigned i = 0; i < ELEMENTS_MAX; i++)

@@ -1,5 +1,7 @@
-/* Descriptions of ops: those of all ops make sense, and what common code does by them, by an op that is here
- * only. */
+/*
+ * Tests descriptions of ops: those of all ops make sense, and common code follows them, with an op that exists
+ * only here.
+ */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -12,7 +14,7 @@
 
 #include "common/rules.h"
 
-/* ---- Of all ops ---- */
+/* ---- All ops ---- */
 
 static void operands_make_sense(const struct op *op)
 {
@@ -75,7 +77,7 @@ static struct op_args sample_of(const struct op *op)
 	return args;
 }
 
-/* Numbers of types that this test alone knows, beside those that the op happens not to name. */
+/* Tries types that only this test knows, and those that the op does not name. */
 static void types_that_are_not_named_are_refused(void **state)
 {
 	char why[WHY_BYTES];
@@ -124,7 +126,7 @@ static void defaults_are_accepted(void **state)
 	}
 }
 
-/* ---- Of one with five operands, of which one may be absent, and two outputs ---- */
+/* ---- An op with five operands, one of them optional, and two outputs ---- */
 
 enum { X, WEIGHT, MASK, Y, PLACES };
 
@@ -231,7 +233,7 @@ static void five_is_well_described(void **state)
 	attributes_make_sense(&five);
 }
 
-/* As many of the last axes of x as the op takes: of any number, or a given one, of elements. */
+/* Takes as many of the last axes of x as the op accepts, with any or a given number of elements. */
 static void optional_operands_take_the_last_axes(void **state)
 {
 	struct op_args args = {.op = &five};
@@ -255,7 +257,7 @@ static void optional_operands_take_the_last_axes(void **state)
 	args.views[MASK].dtype = KOPS_F64;
 	assert_false(op_fit_optional(&args, MASK, 3));
 	assert_true(view_is_absent(&args.views[MASK]));
-	args.views[MASK].dtype = KOPS_F16; /* of which it has none */
+	args.views[MASK].dtype = KOPS_F16; /* an f16 mask is not allowed */
 	assert_false(op_fit_optional(&args, MASK, ANY_COUNT));
 }
 

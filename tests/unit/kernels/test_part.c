@@ -1,4 +1,4 @@
-/* Cutting ops: the parts together are the whole, whatever the shape, and a cut is as fine as was asked for. */
+/* Tests cutting ops: the parts together are the whole, for any shape, and a cut is as fine as requested. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "common/rules.h"
 #include "seed.h"
 
-#define ELEMENTS (1u << 15) /* of each of the three pieces of memory */
+#define ELEMENTS (1u << 15) /* in each of the three pieces of memory */
 
 static uint64_t random_state;
 
@@ -28,7 +28,7 @@ struct memories {
 	double start[OP_OPERANDS_MAX][ELEMENTS], work[OP_OPERANDS_MAX][ELEMENTS];
 };
 
-/* Of f64, dense, with gaps, or with the axes in another order, in the midst of its memory. */
+/* Makes an f64 view, dense, with gaps, or with the axes in another order, in the middle of its memory. */
 static struct view random_view(const uint64_t *shape, uint32_t rank, unsigned memory)
 {
 	struct view v = {
@@ -39,7 +39,7 @@ static struct view random_view(const uint64_t *shape, uint32_t rank, unsigned me
 	if (rank > 2 && pick(3) == 0) /* gaps, so that axes stay apart */
 		for (uint32_t d = rank - 1; d-- > 0;)
 			v.strides[d] = (int64_t)v.shape[d + 1] * v.strides[d + 1] + 1;
-	if (rank >= 2 && pick(3) == 0) { /* as the transpose of what lies there */
+	if (rank >= 2 && pick(3) == 0) { /* the transpose of what lies there */
 		v.strides[rank - 1] = (int64_t)v.shape[rank - 2];
 		v.strides[rank - 2] = 1;
 	}
@@ -62,7 +62,7 @@ static void make_gemm(struct op_args *args)
 	args->params.gemm = (struct gemm_params){.alpha = 0.5, .beta = pick(2) ? 0.25 : 0};
 }
 
-/* As long as it fits. */
+/* Adds the operand if it fits. */
 static void add_optional(struct op_args *args, unsigned i)
 {
 	args->views[i].dtype = args->views[0].dtype;
@@ -112,7 +112,7 @@ static void make_reduce(struct op_args *args)
 	args->params.reduce.kind = (kops_reduction)pick(3);
 }
 
-/* add, softmax and reduce are tried with f32, in the same memory. */
+/* Makes add, softmax and reduce in f32, in the same memory. */
 static void make(const struct op *op, struct op_args *args)
 {
 	char why[WHY_BYTES];
@@ -180,7 +180,7 @@ static bool takes_all(const struct op_args *args, const char **ret_why_not)
 	return true;
 }
 
-/* As long as there is work. */
+/* Every element takes equally long. */
 static double work_ns(const struct op_args *args)
 {
 	struct cost cost;
@@ -208,7 +208,7 @@ static double kernel_ns(const void *on, const struct kernel *kernel, const struc
 	return kernel->time_ns(args);
 }
 
-/* Into parts of a share of the op's time. */
+/* Cuts into parts of a share of the op's time. */
 static double cut_by(const struct kernel *kernel, const struct op_args *args, double wanted,
                      uint64_t carried_max, struct op_cut *ret)
 {
@@ -217,7 +217,7 @@ static double cut_by(const struct kernel *kernel, const struct op_args *args, do
 	return kernel_cut(kernel, args, &limits, ret);
 }
 
-/* Where data is, offsets say. */
+/* Checks that data is where offsets say. */
 static void check_places(const struct op_args *args, const struct op_cut *cut, uint32_t i)
 {
 	struct op_args part;
@@ -238,7 +238,7 @@ static int never(const struct view *from, const struct view *to, const struct la
 	return -1;
 }
 
-/* About so many parts, whatever the time. */
+/* Cuts into about so many parts, whatever the time. */
 static void cut_anyhow(const struct op_args *args, struct op_cut *cut)
 {
 	cut_by(&carrying, args, (double)(1 + pick(40)), pick(2) ? CARRIED_MAX : 64, cut);
@@ -271,7 +271,7 @@ static void test_the_parts_are_the_whole(void **state)
 			check_places(&args, &cut, i);
 			assert_int_equal(kernel_launch_part(&carrying, &args, &cut, i, &launch, never), 0);
 		}
-		/* Along K sums are rounded once more for each part, those of reduce to f32. */
+		/* Along K sums are rounded once more for each part; those of reduce are rounded to f32. */
 		compare(&args, &whole, &parts,
 		        args.op == &op_gemm                               ? 1e-13
 		        : args.op->bounds                                 ? 1e-12
@@ -281,7 +281,7 @@ static void test_the_parts_are_the_whole(void **state)
 	assert_true(in_steps > 50 && both_ways > 5);
 }
 
-/* Whether each axis of each op has been cut. */
+/* Returns true if each axis of each op was cut. */
 static bool all_were_cut(const bool cuts[OP_COUNT][KOPS_RANK_MAX])
 {
 	for (unsigned index = 0; index < OP_COUNT; index++)
@@ -291,7 +291,7 @@ static bool all_were_cut(const bool cuts[OP_COUNT][KOPS_RANK_MAX])
 	return true;
 }
 
-/* Some ops' longest axis is nearly always the same, so none but that would be cut. */
+/* Makes every axis the longest now and then, since only the longest is cut. */
 static void test_any_axis_may_be_cut(void **state)
 {
 	static struct memories whole, parts;
@@ -390,7 +390,7 @@ static void test_how_finely(void **state)
 	assert_true(cut.n_parts > 1);
 }
 
-/* In chunks of 512: a rest of up to an eighth of that goes with the last one. */
+/* With chunks of 512, a rest of up to an eighth joins the last one. */
 static void test_a_small_rest_is_no_part(void **state)
 {
 	struct op_args small = dense(&op_copy, 1, 4 * 512 + 64), large = dense(&op_copy, 1, 4 * 512 + 65), part;
@@ -409,7 +409,7 @@ static void test_a_small_rest_is_no_part(void **state)
 	assert_int_equal(view_elements(&part.views[0]), 65);
 }
 
-/* Of few rows: the axis alone is too short. */
+/* With few rows the axis alone is too short. */
 static void test_blocks_are_cut_along_their_steps(void **state)
 {
 	struct op_args args = product(KOPS_F64, 16, 1, 1000);
@@ -421,7 +421,7 @@ static void test_blocks_are_cut_along_their_steps(void **state)
 	assert_true(cut.share <= 1 / 5000.0);
 }
 
-/* In tiles of 128 rows: fewer rows take as long. */
+/* Works in tiles of 128 rows: fewer rows take as long. */
 static double tiles_ns(const struct op_args *args)
 {
 	const uint64_t *shape = op_output_const(args)->shape;
@@ -429,7 +429,7 @@ static double tiles_ns(const struct op_args *args)
 	return ceil((double)shape[1] / 128) * (double)shape[2] * (double)args->views[0].shape[2] + 1;
 }
 
-/* Of 300 rows, not one at a time but along K. */
+/* 300 rows are not cut one by one but along K. */
 static void test_parts_are_as_short_as_the_kernel_says(void **state)
 {
 	static const struct kernel tiled = {.supports = takes_all, .time_ns = tiles_ns, .carries = true};
@@ -445,7 +445,7 @@ static void test_parts_are_as_short_as_the_kernel_says(void **state)
 
 #define ONES 3000u /* f16 has no 2049: added one by one they would make 2048 */
 
-/* The sum of ONES ones, by a product or a reduction. */
+/* Computes the sum of ONES ones, by a product or a reduction. */
 static struct op_args sum_of_ones(const struct op *op)
 {
 	static _Alignas(16) uint16_t ones[ONES], y;
@@ -478,7 +478,7 @@ static int convert_one(const struct view *from, const struct view *to, const str
 	return 0;
 }
 
-/* beta: of 2 in the output. */
+/* beta: a factor of the output, which holds 2. */
 static double sum_in_parts(const struct op *op, double beta)
 {
 	struct op_args args = sum_of_ones(op);
@@ -528,7 +528,7 @@ static bool takes_one_type(const struct op_args *args, const char **ret_why_not)
 	return op_output_const(args)->dtype == args->views[0].dtype;
 }
 
-/* A kernel whose parts may be wide, but not these: it is cut by rows all the same. */
+/* A kernel whose parts may be wide, but not these: the op is cut by rows instead. */
 static void test_where_parts_cannot_be_wide_they_are_narrow(void **state)
 {
 	const struct kernel narrow = {.supports = takes_one_type, .time_ns = work_ns, .carries = true};
@@ -545,7 +545,7 @@ static void test_where_parts_cannot_be_wide_they_are_narrow(void **state)
 	assert_int_equal(cut.n_parts, 64);
 }
 
-/* The largest of some numbers is one of them, however often it is rounded. */
+/* The largest number needs no rounding, so nothing is carried. */
 static void test_16_bit_maxima_carry_nothing(void **state)
 {
 	struct op_args args = sum_of_ones(&op_reduce);
@@ -557,7 +557,7 @@ static void test_16_bit_maxima_carry_nothing(void **state)
 	assert_true(cut.n_parts >= 100 && cut.carried_bytes == 0);
 }
 
-/* What is carried for all rows and columns would be too much: blocks of rows go one after the other. */
+/* Carrying everything for all rows and columns would be too much, so blocks of rows follow each other. */
 static void test_what_parts_carry_is_bounded(void **state)
 {
 	static const struct kernel tiled = {.supports = takes_all, .time_ns = tiles_ns, .carries = true};
@@ -585,7 +585,7 @@ static void test_the_last_block_has_room_for_what_it_carries(void **state)
 	}
 }
 
-/* A row of a softmax: sums, then results. */
+/* A row of a softmax is cut into sums, then results. */
 static void test_a_row_is_cut_in_two_passes(void **state)
 {
 	struct view row = random_view((uint64_t[]){1, 1 << 14}, 2, 0);
@@ -614,7 +614,7 @@ static double flat_ns(const struct op_args *args)
 	return 500;
 }
 
-/* Of two kernels, the slower one that can be cut; none where neither can. */
+/* Takes the slower of two kernels if only that can be cut; none if neither can. */
 static void test_kernels_that_can_be_cut_are_preferred(void **state)
 {
 	static const struct kernel kernels[] = {

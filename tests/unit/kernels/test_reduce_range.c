@@ -1,4 +1,4 @@
-/* Sums and means on the CPU whose elements leave the range of f32 together, against exact ones. */
+/* Compares sums and means on the CPU whose elements together exceed the range of f32 with exact ones. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #define COLUMNS_MAX 5000
 #define ROWS        3
 
-static double x[ROWS * COLUMNS_MAX], y[ROWS]; /* room for any type */
+static double x[ROWS * COLUMNS_MAX], y[ROWS]; /* any type fits */
 static const kops_dtype dtypes[] = {KOPS_F32, KOPS_BF16, KOPS_F16};
 static const uint64_t columns[] = {2, 3, 31, 32, 33, 256, 257, 1000, COLUMNS_MAX};
 
@@ -24,7 +24,7 @@ static double largest(kops_dtype dtype)
 	return dtype == KOPS_F16 ? 65504 : dtype == KOPS_BF16 ? 0x1.fep127 : (double)FLT_MAX;
 }
 
-/* by_rows: elements of a row are side by side. */
+/* by_rows: the elements of a row are adjacent. */
 static void reduce(const struct kernel *kernel, kops_dtype dtype, uint64_t n, bool by_rows, kops_reduction kind)
 {
 	static _Alignas(256) char workspace[1 << 16];
@@ -43,8 +43,10 @@ static void reduce(const struct kernel *kernel, kops_dtype dtype, uint64_t n, bo
 	assert_int_equal(kernel->launch(&args, &launch), 0);
 }
 
-/* Row r, element i: r = 0: the largest; 1: its negative; 2: the largest and then as much away again, but for
- * one. */
+/*
+ * Fills row r: 0: the largest number; 1: its negative; 2: the largest, then its negative as often, or once
+ * less.
+ */
 static void fill(kops_dtype dtype, uint64_t n, bool by_rows)
 {
 	for (uint64_t r = 0; r < ROWS; r++)

@@ -1,5 +1,5 @@
 /*
- * The shapes that ops say their results have: each op accepts inputs with such outputs. Ops come from their
+ * Tests the result shapes of ops: each op accepts inputs with the outputs that it names. Ops come from their
  * descriptions, so a new one needs no line here.
  */
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 #define TRIALS 20000
 
-/* Of few extents, so that inputs fit together often. */
+/* Uses few extents, so that inputs often fit together. */
 static void random_view(struct view *v, kops_dtype dtype)
 {
 	*v = (struct view){.dtype = dtype, .rank = 1 + (uint32_t)rand() % KOPS_RANK_MAX};
@@ -36,7 +36,7 @@ static kops_dtype random_dtype(const struct op *op)
 	return dtype;
 }
 
-/* Optional ones are absent now and then, or as they fit: by chance alone they seldom do. */
+/* Makes optional inputs absent now and then, or as they fit: by chance alone they rarely do. */
 static void random_input(struct op_args *args, unsigned v, kops_dtype dtype)
 {
 	if (args->op->operands[v].is_optional && rand() % 2) {
@@ -47,7 +47,7 @@ static void random_input(struct op_args *args, unsigned v, kops_dtype dtype)
 	}
 }
 
-/* Each operand in memory of its own. */
+/* Puts each operand into memory of its own. */
 static void lay_out(struct op_args *args, const char spaces[OP_OPERANDS_MAX])
 {
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
@@ -57,7 +57,7 @@ static void lay_out(struct op_args *args, const char spaces[OP_OPERANDS_MAX])
 	}
 }
 
-/* Returns whether the inputs fit together. */
+/* Returns true if the inputs fit together. */
 static bool try_once(const struct op *op)
 {
 	static const char spaces[OP_OPERANDS_MAX];

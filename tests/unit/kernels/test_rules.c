@@ -1,4 +1,6 @@
-/* The checks of the ops (kernels/<op>/op.c): what they accept, the form they leave it in, and their sentences.
+/*
+ * Tests the checks of the ops (kernels/<op>/op.c): what they accept, the form in which they leave it, and their
+ * sentences.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +59,7 @@ static void accepted(struct op_args args)
 
 	if (rc < 0)
 		fail_msg("refused: %d %s", rc, why);
-	assert_int_equal(check(&args), 0); /* what a check leaves passes it again */
+	assert_int_equal(check(&args), 0); /* a checked op passes again */
 }
 
 static void gemm_shapes_must_fit(void **state)
@@ -76,7 +78,7 @@ static void gemm_shapes_must_fit(void **state)
 	accepted(args_of("gemm", view3(0, 3, 5, 3, 4), view3(1, 3, 1, 4, 6), view3(2, 3, 5, 3, 6)));
 }
 
-/* Nothing reads them; products with them might overflow. */
+/* No kernel reads them, and products with them might overflow. */
 static void strides_of_empty_views_become_0(void **state)
 {
 	struct op_args args = args_of("gemm", matrix(0, 3, 0), matrix(1, 0, 6), matrix(2, 3, 6));
@@ -168,7 +170,7 @@ static struct op_args with_dtype(struct op_args args, kops_dtype dtype)
 	return args;
 }
 
-/* One type for all views, and only those that the op takes. */
+/* All views have one type, which the op must take. */
 static void each_op_has_its_types(void **state)
 {
 	struct op_args softmax = args_of("softmax", matrix(0, 4, 8), matrix(1, 4, 8), matrix(2, 0, 0));
@@ -305,7 +307,7 @@ static void samples_pass_their_own_check(void **state)
 		}
 }
 
-/* What one launch may compute together, and what is planned once. */
+/* Tests which ops one launch may compute, and one plan serves. */
 static void ops_are_alike_that_differ_in_places_only(void **state)
 {
 	(void)state;
@@ -336,7 +338,7 @@ static void ops_are_alike_that_differ_in_places_only(void **state)
 	assert_false(op_args_alike(&a, &b));
 }
 
-/* ---- What people call the size of an op ---- */
+/* ---- The size of an op, as people say it ---- */
 
 static void size_is(struct op_args args, kops_dtype dtype, uint32_t rank, const uint64_t *extents)
 {
@@ -369,7 +371,7 @@ static void sizes_are_what_was_sent(void **state)
 	SIZE_IS(args_of("copy", f64, f64, none), KOPS_F64, 5, 7); /* check() makes it one axis */
 }
 
-/* Of ranks that check() refuses, since it is asked before. */
+/* Asks with ranks that check() refuses, since sizes are asked before. */
 static void sizes_of_wrong_ranks(void **state)
 {
 	struct view line = view3(0, 1, 4, 0, 0);

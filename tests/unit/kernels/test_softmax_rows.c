@@ -1,5 +1,5 @@
 /*
- * The vectorised softmax against the reference where random problems seldom go: rows of -Inf, ends of the
+ * Compares the vectorised softmax with the reference where random problems rarely go: rows of -Inf, ends of the
  * range, long rows.
  */
 #include <setjmp.h>
@@ -52,7 +52,7 @@ static void run(kops_dtype dtype, int64_t n, double scale, bool log)
 	reference.op->reference(&reference);
 }
 
-/* A result of the 16-bit types may be a neighbour of the reference's. */
+/* A result of a 16-bit type may be a neighbour of the reference's. */
 static double bound_of(kops_dtype dtype, double exact, bool log)
 {
 	double relative = dtype == KOPS_F16 ? 0x1p-10 : dtype == KOPS_BF16 ? 0x1p-7 : 0;
@@ -72,8 +72,7 @@ static void compare_one(kops_dtype dtype, int64_t n, double scale, bool log, int
 	         dtype_name(dtype), (long long)n, scale, log, threads, (long long)i, g, w);
 }
 
-/* On one thread and on three, which split long rows. 20000 elements are enough to see that of the small types.
- */
+/* Compares on one thread and on three, which split long rows. 20000 elements suffice for the small types. */
 static void compare(int64_t n, double scale, bool log)
 {
 	for (unsigned threads = 1; threads <= 3; threads += 2) {
@@ -124,7 +123,7 @@ static void rows_of_one_value(void **state)
 	compare_all();
 }
 
-/* Whole pieces of -Inf beside others; with scale < 0 the same for +Inf. */
+/* Whole pieces of -Inf lie beside others; with scale < 0, of +Inf. */
 static void infinite_pieces(void **state)
 {
 	(void)state;
@@ -156,7 +155,7 @@ static void one_special_value_in_a_row(void **state)
 		}
 }
 
-/* x - max leaves the range, scale * (x - max) does not. */
+/* x - max exceeds the range, but scale * (x - max) does not. */
 static void ends_of_the_range(void **state)
 {
 	(void)state;
@@ -168,7 +167,7 @@ static void ends_of_the_range(void **state)
 	compare_lengths(2);
 }
 
-/* A long row of equal values: its sum must not lose what f32 would. */
+/* The sum of a long row of equal values must be more exact than in f32. */
 static void long_sums_stay_exact(void **state)
 {
 	(void)state;

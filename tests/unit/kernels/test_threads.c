@@ -1,4 +1,4 @@
-/* threads.c: every part runs once, callers may meet, workers come and go. */
+/* Tests threads.c: every part runs once, callers may meet, workers start and end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #define PARTS_MAX 64
 
 struct tally {
-	unsigned seen[PARTS_MAX]; /* plain: a part that ran twice at once would be a race */
+	unsigned seen[PARTS_MAX]; /* not atomic, so a part that ran twice at once would be a race */
 };
 
 static void count_part(void *ctx, unsigned part)

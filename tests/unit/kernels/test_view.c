@@ -1,6 +1,4 @@
-/*
- * view.c against an oracle in 128-bit arithmetic (extents) and against counting bytes (overlap, injectivity).
- */
+/* Compares view.c with arithmetic in 128 bits (extents) and with counting bytes (overlap, injectivity). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +38,7 @@ static uint64_t below(uint64_t n)
 	return next_random() % n;
 }
 
-/* Any magnitude is as likely as any other; often next to a power of two. */
+/* Returns a number of which any magnitude is equally likely; often next to a power of two. */
 static uint64_t any_size(void)
 {
 	uint64_t x = next_random() >> below(64);
@@ -70,7 +68,7 @@ struct extent {
 	uint64_t lo, hi;
 };
 
-/* Products of up to four 64-bit extents do not fit 128 bits: stop at 2^63. */
+/* Products of up to four 64-bit extents do not fit 128 bits, so this stops at 2^63. */
 static bool count_fits(const struct view *v, bool *ret_empty)
 {
 	wide count = 1;
@@ -98,8 +96,7 @@ static struct extent oracle(const struct view *v, uint64_t space_bytes)
 	if (empty)
 		return (struct extent){0, v->offset, v->offset};
 	for (uint32_t d = 0; d < v->rank; d++) {
-		/* Extents are below 2^63 here, strides too: the product times eight fits in 128 bits only
-		 * barely. */
+		/* Extents and strides are below 2^63, so the product times eight just fits 128 bits. */
 		wide span = (wide)(v->shape[d] - 1) * (wide)v->strides[d];
 		if (span > ((wide)1 << 100) || span < -((wide)1 << 100))
 			return (struct extent){.rc = KOPS_E_RANGE};
@@ -119,7 +116,7 @@ static void print_view(const char *name, const struct view *v)
 	print_error("\n");
 }
 
-/* The space ends at, or one byte before, the view's end as often as anywhere. */
+/* The space ends at the view's end, or one byte before, as often as anywhere. */
 static uint64_t any_space(const struct view *v)
 {
 	struct extent whole = oracle(v, UINT64_MAX);
@@ -139,7 +136,7 @@ static void extents_agree_with_wide_arithmetic(void **test_state)
 		uint64_t space = any_space(&v);
 		struct extent want = oracle(&v, space), got = {.lo = 1, .hi = 1};
 		if (want.rc < 0)
-			want.lo = want.hi = 1; /* outputs stay as they were */
+			want.lo = want.hi = 1; /* outputs must stay as they were */
 		got.rc = view_extent(&v, space, &got.lo, &got.hi);
 		accepted += got.rc == 0;
 		if (got.rc == want.rc && got.lo == want.lo && got.hi == want.hi)
@@ -176,7 +173,7 @@ static struct view small_view(const void *space)
 	return v;
 }
 
-/* Marks the view's bytes; true if one was marked before. */
+/* Marks the view's bytes. Returns true if one was marked before. */
 static bool mark(const struct view *v, unsigned char marks[SPACE_BYTES])
 {
 	uint64_t index[KOPS_RANK_MAX] = {0}, n = view_elements(v), size = dtype_size(v->dtype);
@@ -204,8 +201,7 @@ static void overlap_is_never_missed(void **test_state)
 		struct view a = small_view(marks), b = small_view(marks);
 		memset(marks, 0, sizeof marks);
 		mark(&a, marks);
-		/* Only a byte of a counts, not one that b itself has marked: an element of b that meets none.
-		 */
+		/* Counts only bytes of a. Two elements of b may share a byte. */
 		unsigned char of_b[SPACE_BYTES] = {0};
 		mark(&b, of_b);
 		bool meet = false;
@@ -328,7 +324,7 @@ static void a_view_without_dtype_or_rank_is_invalid(void **test_state)
 	assert_int_equal(view_extent(&v, 16, &lo, &hi), KOPS_E_INVALID);
 }
 
-/* Cache lines and pages. */
+/* Uses cache lines and pages. */
 static void blocks_are_those_that_elements_lie_in(void **test_state)
 {
 	struct view v = {.dtype = KOPS_F32, .rank = 2, .shape = {100, 64}, .strides = {64, 1}};
@@ -336,10 +332,10 @@ static void blocks_are_those_that_elements_lie_in(void **test_state)
 	(void)test_state;
 	assert_float_equal(view_blocks(&v, 64), 400, 0);
 	assert_float_equal(view_blocks(&v, 4096), 6.25, 0);
-	v.strides[0] = 1024; /* a row a page */
+	v.strides[0] = 1024; /* each row is on its own page */
 	assert_float_equal(view_blocks(&v, 64), 400, 0);
 	assert_float_equal(view_blocks(&v, 4096), 100, 1);
-	v.strides[1] = -(1 << 20); /* the columns even further apart */
+	v.strides[1] = -(1 << 20); /* the columns are even further apart */
 	assert_float_equal(view_blocks(&v, 64), 6400, 0);
 	assert_float_equal(view_blocks(&v, 4096), 6400, 64);
 	v.strides[0] = 0; /* the rows are one */

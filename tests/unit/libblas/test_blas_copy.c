@@ -1,5 +1,4 @@
-/* copy.c: what is copied by columns, triangles and tiles, by one thread and by several, is what loops would
- * copy. */
+/* Compares copies by columns, triangles and tiles (copy.c), by one thread and by several, with plain loops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -151,7 +150,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(copies_are_what_loops_copy),
-#ifndef __SANITIZE_THREAD__ /* which takes the child's threads for the parent's */
+#ifndef __SANITIZE_THREAD__ /* the sanitizer takes the child's threads for the parent's */
 	    cmocka_unit_test(a_child_has_threads_of_its_own),
 #endif
 	    cmocka_unit_test(each_matrix_is_copied_once),

@@ -1,6 +1,6 @@
 /*
- * Lanes to a kopsd that answers or not, with a clock of the test's own: how long kopsd is left alone, and what
- * becomes of calls that are left by longjmp() or with their thread.
+ * Tests lanes to a kopsd that answers or not, with a simulated clock: how long kopsd is left alone, and what
+ * happens to calls that are left by longjmp() or with their thread.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #define SECOND INT64_C(1000000000)
 #define LANES  8
 
-/* ---- In place of libkops's calls, by CMakeLists.txt, and the clock ---- */
+/* ---- Replacements of libkops's calls (CMakeLists.txt) and of the clock ---- */
 
 static int64_t now_ns = SECOND;
 static int open_status, ping_status;
@@ -68,9 +68,9 @@ int fake_wait(kops_job *job, int timeout_ms)
 	return ping_status;
 }
 
-/* ---- Leaving it alone ---- */
+/* ---- Leaving kopsd alone ---- */
 
-/* The real one's calls make its lanes; here there is only the test. */
+/* Asks for a lane, as calls of the library do. */
 static bool try(void)
 {
 	struct hold hold = {0};
@@ -83,7 +83,7 @@ static bool try(void)
 	return lane != NULL;
 }
 
-/* Asks every quarter of a second until it is looked for again: how many seconds that took. */
+/* Asks every quarter of a second until kopsd is looked for again. Returns how many seconds that took. */
 static int64_t seconds_alone(void)
 {
 	int before = pings;
@@ -95,7 +95,7 @@ static int64_t seconds_alone(void)
 	return (now_ns - from) / SECOND;
 }
 
-/* Each look costs 2 s, so the pauses grow. */
+/* Each look takes 2 s, so the pauses grow. */
 static void test_the_longer_it_is_silent_the_longer_it_is_left_alone(void **state)
 {
 	static const int64_t pauses[] = {5, 10, 20, 40, 80, 160, 320, 320};
@@ -103,7 +103,7 @@ static void test_the_longer_it_is_silent_the_longer_it_is_left_alone(void **stat
 	ping_status = KOPS_E_TIMEOUT;
 	assert_false(try());
 	for (unsigned i = 0; i < sizeof pauses / sizeof *pauses; i++)
-		assert_in_range(seconds_alone(), pauses[i] - 1, pauses[i] + 3); /* the next look included */
+		assert_in_range(seconds_alone(), pauses[i] - 1, pauses[i] + 3); /* includes the next look */
 	ping_status = 0;
 	now_ns += 320 * SECOND;
 	assert_true(try());
@@ -132,7 +132,7 @@ static void test_an_answer_ends_it(void **state)
 	assert_true(try());
 }
 
-/* Where nothing listens a look costs nothing. */
+/* If nothing listens, a look takes no time. */
 static void test_who_is_gone_is_soon_found_again(void **state)
 {
 	struct hold hold = {0};
@@ -150,8 +150,7 @@ static void test_who_is_gone_is_soon_found_again(void **state)
 	assert_true(try());
 }
 
-/* Eight threads that wait at once are one failure. Here they are calls within calls, each deeper in the stack.
- */
+/* Eight threads that wait at once are one failure. Here they are nested calls, each deeper in the stack. */
 static void test_failures_at_once_are_one(void **state)
 {
 	struct hold holds[LANES] = {0};
@@ -171,7 +170,7 @@ static void test_failures_at_once_are_one(void **state)
 
 /* ---- Calls that are gone ---- */
 
-/* Deeper in the stack by so many frames. */
+/* Calls itself to be so many frames deeper in the stack. */
 static __attribute__((noinline)) int leave(int depth)
 {
 	volatile char room[256] = {0};
@@ -202,7 +201,7 @@ static void test_left_calls_lose_no_lane(void **state)
 	assert_in_range(opened - closed, 1, LANES);
 }
 
-/* What a signal's handler computes within a call leaves that alone. */
+/* A signal handler's product within a call must not disturb that call. */
 static void test_a_call_within_a_call(void **state)
 {
 	struct hold hold = {0};

@@ -1,6 +1,7 @@
 /*
- * Doors: whoever comes is taken in turns; users that got in have doors of their own, which others' do not push
- * out; accept4() that fails, too few descriptors and floods are borne. On real sockets, by a simulated clock.
+ * Tests doors: connections are accepted in turns, and users that got in have doors of their own, which others
+ * cannot fill. Failures of accept4(), lack of descriptors and floods are survived. Uses real sockets and a
+ * simulated clock.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,20 +26,20 @@
 enum {
 	ALICE = 1001,
 	FEW = 3,         /* users that may have doors */
-	PER_DOOR = 16,   /* sessions, for each of these */
-	FLOOD = 4096,    /* connections in a second */
-	SHORT_QUEUE = 4, /* while there is one, and at users' doors */
+	PER_DOOR = 16,   /* sessions for each of these */
+	FLOOD = 4096,    /* connections per second */
+	SHORT_QUEUE = 4, /* the queue's length during a flood, and at users' doors */
 	SECOND_MS = 1000,
 	RETRY_MS = 100,
-	KEPT_MS = 60000, /* a user's door that nobody comes by */
+	KEPT_MS = 60000, /* how long an unused user's door stays */
 };
 
-/* ---- In place of the system's, and of session.c's ---- */
+/* ---- Replacements of the system's calls, and of session.c's ---- */
 
 static int accept_error; /* 0: connections can be accepted */
 static unsigned accept_errors, endless, accepts;
 
-/* endless: so many more connections come than anybody made. */
+/* endless: number of connections to accept beyond the real ones. */
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
 	int (*real)(int, struct sockaddr *, socklen_t *, int) = dlsym(RTLD_NEXT, "accept4");
@@ -66,7 +67,7 @@ int listen(int fd, int n)
 	return real(fd, n);
 }
 
-static struct account *comes; /* whose the next connection is; NULL: it is refused */
+static struct account *comes; /* the user of the next connection; NULL: it is refused */
 static unsigned arrived, turned_away;
 
 struct account *session_arrive(struct sessions *all, int fd)
@@ -98,7 +99,7 @@ struct fixture {
 	struct account *users[FEW + 2];
 };
 
-/* No place of a session is there. */
+/* The test has no places of sessions. */
 static void unwatch(struct turns_place *place)
 {
 	(void)place;
@@ -152,22 +153,22 @@ static int teardown(void **state)
 
 	doors_stop(&f->doors);
 	doors_close(&f->doors);
-	uv_run(&f->loop, UV_RUN_NOWAIT); /* users' doors are closed */
+	uv_run(&f->loop, UV_RUN_NOWAIT); /* closes users' doors */
 	close_loop(&f->loop);
 	close_loop(&f->timers);
 	for (int i = 0; i < FEW + 2; i++) {
-		assert_int_equal(f->users[i]->refs, 1); /* no door has one */
+		assert_int_equal(f->users[i]->refs, 1); /* no door has a reference */
 		account_unref(&f->engine.accounts, f->users[i]);
 	}
 	accounts_clear(&f->engine.accounts);
 	close(f->fd);
 	unlink(f->path);
-	assert_int_equal(rmdir(f->folder), 0); /* and with it the users' sockets are gone */
+	assert_int_equal(rmdir(f->folder), 0); /* the users' sockets are gone */
 	free(f);
 	return 0;
 }
 
-/* Until nothing waits for its turn. */
+/* Runs until nothing waits for its turn. */
 static void run(struct fixture *f)
 {
 	do
@@ -183,7 +184,7 @@ static void pass_ms(struct fixture *f, unsigned ms)
 	run(f);
 }
 
-/* 0, or errno. */
+/* Returns 0, or errno. */
 static int come_by(struct fixture *f, const struct sockaddr_un *address, struct account *account)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -220,14 +221,14 @@ static bool has_door(struct fixture *f, const struct account *account)
 	return lstat(address.sun_path, &st) == 0;
 }
 
-/* Not where the file system has no access control lists. */
+/* Skips the test if the file system has no access control lists. */
 static void need_users_doors(const struct fixture *f)
 {
 	if (f->doors.files.folder_fd < 0)
 		skip();
 }
 
-/* ---- Everybody's ---- */
+/* ---- Everybody's door ---- */
 
 static void a_turn_is_a_connection(void **state)
 {
@@ -255,7 +256,7 @@ static void the_refused_get_no_door(void **state)
 	assert_int_equal(f->doors.n_users, 0);
 }
 
-/* ---- Users' ---- */
+/* ---- Users' doors ---- */
 
 static void who_got_in_has_a_door(void **state)
 {
@@ -274,7 +275,7 @@ static void who_got_in_has_a_door(void **state)
 	assert_ptr_equal(f->doors.users[0].place.user, &f->users[0]->turns); /* in the user's own turns */
 }
 
-/* But for one that nobody came by for a minute. */
+/* Except for a door that nobody used for a minute. */
 static void those_of_others_stay(void **state)
 {
 	struct fixture *f = *state;
@@ -296,7 +297,7 @@ static void those_of_others_stay(void **state)
 	assert_int_equal(come_by_own(f, f->users[FEW + 1]), 0);
 }
 
-/* Who may connect to everybody's socket has changed: all come by that again. */
+/* Access to everybody's socket has changed, so all connect there again. */
 static void they_go_where_rights_change(void **state)
 {
 	struct fixture *f = *state;
@@ -328,12 +329,12 @@ static void they_end_with_everybodys(void **state)
 	assert_false(has_door(f, f->users[0]));
 	assert_int_equal(f->users[0]->refs, 1);
 	assert_int_equal(come(f, f->users[0]), 0);
-	assert_int_equal(arrived, 1); /* a successor, which inherits the socket, takes the other */
+	assert_int_equal(arrived, 1); /* a successor, which inherits the socket, accepts the other */
 }
 
-/* ---- What fails ---- */
+/* ---- Failures ---- */
 
-/* It is not asked for ever meanwhile. */
+/* It is not retried without a pause. */
 static void what_cannot_be_accepted_is_tried_again(void **state)
 {
 	struct fixture *f = *state;
@@ -370,7 +371,7 @@ static void without_descriptors_connections_are_refused(void **state)
 	assert_int_equal(arrived, 1);
 }
 
-/* Nor can that one be had: the connection waits. */
+/* If the reserve is not available either, connections wait. */
 static void without_the_reserve_they_wait(void **state)
 {
 	struct fixture *f = *state;
@@ -399,7 +400,7 @@ static void in_a_flood_the_queue_is_short(void **state)
 	take(f, FLOOD - 1);
 	assert_int_equal(backlog, SOMAXCONN);
 	pass_ms(f, SECOND_MS + 1);
-	take(f, FLOOD - 1); /* in another second */
+	take(f, FLOOD - 1); /* in the next second */
 	assert_int_equal(backlog, SOMAXCONN);
 	take(f, 1);
 	assert_int_equal(backlog, SHORT_QUEUE);

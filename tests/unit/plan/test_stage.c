@@ -1,6 +1,6 @@
 /*
- * Copies of operands on a device with memory of its own, which here is this process's: random chains of ops
- * between views that overlap give what they give in host memory, and nothing is moved that need not be.
+ * Tests copies of operands on a device with memory of its own, which here is this process's. Random chains of
+ * ops between overlapping views give the results of host memory, and nothing is moved needlessly.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,10 @@ static const struct kernel *reference_of(const struct kernel_list *list)
 	return NULL;
 }
 
-/* The next op of the run; false: it would read what it writes, or leave its memory, and is not added. */
+/*
+ * Adds the next op of the run. Returns false, without adding it, if it would read what it writes, or leave its
+ * memory.
+ */
 static bool add_op(struct fixture *f, const char *name, const struct kernel_list *list,
                    const struct view *views)
 {
@@ -154,7 +157,7 @@ static void check(struct fixture *f, uint64_t direct_bytes)
 	assert_memory_equal(f->host, f->expected, sizeof f->host);
 }
 
-/* So many elements from `at` on, `step` apart. */
+/* Returns a view of so many elements from `at` on, `step` apart. */
 static struct view line(uint64_t at, uint64_t n, int64_t step)
 {
 	return (struct view){.rank = 1, .offset = at * sizeof(float), .shape = {n}, .strides = {step}};
@@ -202,7 +205,7 @@ static void random_chains_are_right(void **state)
 	}
 }
 
-/* ---- What is moved ---- */
+/* ---- Transfers ---- */
 
 static void expect_moves(struct fixture *f, unsigned up, unsigned down)
 {
@@ -218,7 +221,7 @@ static void each_operand_is_moved_once(void **state)
 	(void)state;
 	set_up(&f, true);
 	add_sum(&f, line(0, 8, 1), line(8, 8, 1), line(16, 8, 1));
-	add_sum(&f, line(16, 8, 1), line(0, 8, 1), line(24, 8, 1)); /* both are there */
+	add_sum(&f, line(16, 8, 1), line(0, 8, 1), line(24, 8, 1)); /* both are there already */
 	expect_moves(&f, 2, 2);
 }
 
@@ -233,7 +236,7 @@ static void what_is_overwritten_is_not_uploaded(void **state)
 	expect_moves(&f, 2, 1);
 }
 
-/* Reversed, they are the same elements. */
+/* Reversed views have the same elements. */
 static void views_of_the_same_elements_share_a_copy(void **state)
 {
 	struct fixture f;
@@ -245,7 +248,7 @@ static void views_of_the_same_elements_share_a_copy(void **state)
 	expect_moves(&f, 1, 2);
 }
 
-/* Written, then read by other views: by way of host memory. */
+/* What is written and then read by other views goes through host memory. */
 static void what_overlaps_is_brought_up_to_date(void **state)
 {
 	struct fixture f;

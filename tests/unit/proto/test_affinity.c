@@ -1,4 +1,4 @@
-/* The CPUs that a thread may run on, and leaving one of them. */
+/* Tests the CPUs that a thread may run on, and leaving one of them. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static int tear_down(void **state)
 	return sched_setaffinity(0, sizeof all, &all);
 }
 
-/* Of those that we may use; -1: there are fewer. */
+/* Returns the n-th CPU that this process may use; -1: there are fewer. */
 static int nth_cpu(int n)
 {
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -43,7 +43,7 @@ static void assert_may_use(const cpu_set_t *expected)
 	assert_int_equal(affinity_count(), CPU_COUNT(expected));
 }
 
-/* A scheduler may bring it back at once, but not half of the times. */
+/* A scheduler may bring the thread back at once, but not half of the time. */
 static void test_leaves(void **state)
 {
 	unsigned elsewhere = 0;

@@ -1,4 +1,4 @@
-/* How many CPUs quotas of cgroups leave, of both versions. */
+/* Tests how many CPUs quotas of cgroups leave, in both versions. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,12 +41,12 @@ static void test_version_2(void **state)
 	put("/sys/fs/cgroup/kops.slice/kopsd.service/cpu.max", "200000 100000\n");
 	assert_int_equal(cpus_of_quota(root), 2);
 	put("/sys/fs/cgroup/kops.slice/kopsd.service/cpu.max",
-	    "200001 100000\n"); /* a part of one counts as one */
+	    "200001 100000\n"); /* a fraction of a CPU counts as one */
 	assert_int_equal(cpus_of_quota(root), 3);
 	put("/sys/fs/cgroup/kops.slice/kopsd.service/cpu.max", "1000 100000\n");
 	assert_int_equal(cpus_of_quota(root), 1);
 	put("/sys/fs/cgroup/kops.slice/kopsd.service/cpu.max", "800000 100000\n");
-	put("/sys/fs/cgroup/kops.slice/cpu.max", "150000 50000\n"); /* the parent's is less */
+	put("/sys/fs/cgroup/kops.slice/cpu.max", "150000 50000\n"); /* the parent's quota is less */
 	assert_int_equal(cpus_of_quota(root), 3);
 }
 

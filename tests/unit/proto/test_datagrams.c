@@ -1,4 +1,4 @@
-/* message.c: datagrams and the descriptors that come with them, between the two ends of a socket pair. */
+/* Tests message.c: datagrams with descriptors, between the ends of a socket pair. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static int count_fds(void)
 	return n;
 }
 
-static int send_error; /* of the next send(), in place of the system's */
+static int send_error; /* errno of the next send(), which replaces the system's */
 
 ssize_t send(int fd, const void *data, size_t bytes, int flags)
 {
@@ -169,7 +169,7 @@ static void test_waiting_takes_no_descriptors(void **state)
 	assert_int_equal(len, 5);
 }
 
-/* What comes with descriptors stays, and none of them gets into this process. */
+/* A datagram with descriptors stays in the socket, and no descriptor enters this process. */
 static void test_bytes_alone(void **state)
 {
 	struct pair *pair = *state;
@@ -238,7 +238,7 @@ static void test_full_socket_is_busy(void **state)
 	assert_int_equal(errno, EBADF);
 }
 
-/* It is worth another try; what will not pass is not. */
+/* A lack of memory is worth another try; a lasting failure is not. */
 static void test_no_memory_just_now_is_busy(void **state)
 {
 	struct pair *pair = *state;

@@ -1,4 +1,4 @@
-/* Numbers with a fraction where the program's locale has a comma in them. */
+/* Tests numbers with a fraction in a locale with a decimal comma. */
 #include <locale.h>
 #include <math.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 static char folder[] = "/tmp/kops-test-XXXXXX";
 static bool has_comma;
 
-/* No system has to have such a locale, so one is made. */
+/* Makes such a locale, which no system need have. */
 static int make_locale(void **state)
 {
 	char path[64], command[256];
@@ -32,7 +32,7 @@ static int make_locale(void **state)
 	fputs("LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \"\"\ngrouping -1\nEND LC_NUMERIC\n", f);
 	fclose(f);
 	snprintf(command, sizeof command, "localedef -c -i %s %s/comma >/dev/null 2>&1", path, folder);
-	int warned = system(command); /* of the categories that are not there */
+	int warned = system(command); /* warns of missing categories */
 	setenv("LOCPATH", folder, 1);
 	has_comma = warned >= 0 && setlocale(LC_ALL, "comma") && localeconv()->decimal_point[0] == ',';
 	return 0;
@@ -84,7 +84,7 @@ static void test_no_numbers(void **state)
 	assert_true(value == 7);
 }
 
-/* The program keeps its own. */
+/* The program keeps its locale. */
 static void test_the_locale_stays(void **state)
 {
 	char text[32];

@@ -1,6 +1,6 @@
 /*
- * message.c: what it accepts comes back unchanged, and every kind of hostile bytes is refused with its own
- * phrase. Byte strings in the tests are protobuf written by hand: tag << 3 | wire type, then the value.
+ * Tests message.c: accepted messages come back unchanged, and each kind of hostile bytes is refused with its
+ * own phrase. Byte strings in the tests are protobuf written by hand: tag << 3 | wire type, then the value.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void assert_accepted(const uint8_t *data, size_t len)
 
 /* ---- A real message ---- */
 
-/* gemm into c, then softmax of it, with views of every shape of field. */
+/* Writes a gemm into c, then a softmax of it, with views of every shape of field. */
 static size_t real_request(uint8_t out[MESSAGE_BYTES_MAX])
 {
 	uint64_t shape[] = {3, 1ull << 40}, dense[] = {7};
@@ -99,7 +99,7 @@ static void test_round_trip(void **state)
 	assert_memory_equal(again, data, len);
 }
 
-/* 64 ops whose views have as many numbers as they may. */
+/* Writes 64 ops whose views have as many numbers as allowed. */
 static size_t wide_request(uint8_t out[MESSAGE_BYTES_MAX])
 {
 	uint64_t shape[MESSAGE_NUMBERS_MAX];
@@ -125,7 +125,7 @@ static size_t wide_request(uint8_t out[MESSAGE_BYTES_MAX])
 	return len;
 }
 
-/* In steps of so many bytes, the same comes out as at once. Returns how many steps. */
+/* Unpacks in steps of so many bytes, with the same result as at once. Returns how many steps. */
 static unsigned unpack_in_steps(const uint8_t *data, size_t len, size_t bytes)
 {
 	static struct message_arena other;
@@ -169,8 +169,7 @@ static void test_in_steps(void **state)
 
 		assert_in_range(steps, len / (bytes + field_most), len / bytes + 1);
 	}
-	assert_int_equal(unpack_in_steps(data, len - 1, 1),
-	                 2); /* behind the id it shows that the end is cut off */
+	assert_int_equal(unpack_in_steps(data, len - 1, 1), 2); /* after the id, the cut-off end is noticed */
 	data[len - 1] |= 0x80;
 	assert_in_range(unpack_in_steps(data, len, 500), len / (500 + field_most), len / 500 + 1);
 }
@@ -294,7 +293,7 @@ static void test_strings(void **state)
 	assert_refused(BYTES("\x12\x05\x1a\x03\xe2\x82\x28"), bad); /* broken last byte */
 }
 
-/* A Submit of n Ops of two bytes each. */
+/* Writes a Submit of n Ops of two bytes each. */
 static size_t tiny_ops(unsigned n, uint8_t out[MESSAGE_BYTES_MAX])
 {
 	unsigned body = 2 * n;
@@ -331,7 +330,7 @@ static void test_repeated_messages_are_limited(void **state)
 	double start = seconds();
 	assert_refused(data, len, "too many elements in a repeated field");
 	assert_true(seconds() - start < 0.01);
-	/* The client takes as many as its arena holds: here it does not. */
+	/* A client takes as many as its arena holds, which is too small here. */
 	assert_null(message_unpack(REQUEST, data, len, MESSAGE_UNKNOWN_ALLOWED, &arena, &why));
 	assert_string_equal(why, "message needs too much memory");
 	assert_true(seconds() - start < 0.1);
@@ -414,7 +413,7 @@ static void node_type_init(void)
 	                                         .message_init = node_init};
 }
 
-/* n levels below the outermost, built from the inside out at the end of the space. */
+/* Writes n levels below the outermost, built from the inside out at the end of the space. */
 static const uint8_t *nest(unsigned n, uint8_t space[MESSAGE_BYTES_MAX], size_t *ret_len)
 {
 	uint8_t *p = space + MESSAGE_BYTES_MAX;
@@ -448,7 +447,7 @@ static void test_depth_is_limited(void **state)
 
 /* ---- Types ---- */
 
-/* Of every field below a message: what message_unpack() does not know it would get wrong. */
+/* Checks the type of every field below a message: message_unpack() would mistake an unknown one. */
 static void assert_fields_are_known(const ProtobufCMessageDescriptor *type)
 {
 	for (unsigned i = 0; i < type->n_fields; i++) {
@@ -469,7 +468,7 @@ static void test_types_of_fields(void **state)
 	assert_fields_are_known(REPLY);
 }
 
-/* As protobuf has it: longer numbers lose their upper bits. */
+/* As in protobuf, longer numbers lose their upper bits. */
 static void test_numbers_of_each_type(void **state)
 {
 	(void)state;
@@ -501,14 +500,14 @@ static void test_numbers_of_each_type(void **state)
 				msg = message_unpack(types[t], data, n + 1, MESSAGE_UNKNOWN_REFUSED, &arena,
 				                     &why);
 				if (!msg)
-					continue; /* it is no number, or has 8 or 4 bytes */
+					continue; /* no number, or one of 8 or 4 bytes */
 				assert_true(is_as_protobuf_c(msg, data, n + 1));
 				n_checked++;
 			}
 	assert_true(n_checked >= 100);
 }
 
-/* An array that has grown, several times, and one that begins with nothing. */
+/* Tests an array that grows several times, and one that begins empty. */
 static void test_repeated_fields_grow(void **state)
 {
 	(void)state;
@@ -537,7 +536,9 @@ static void test_repeated_fields_grow(void **state)
 
 /* ---- Damage ---- */
 
-/* A prefix is refused, or is itself whole; never read beyond its end (the copy is exactly as long). */
+/*
+ * A prefix is refused, or is itself whole. It is never read beyond its end, since the copy is exactly as long.
+ */
 static void test_truncated_at_every_byte(void **state)
 {
 	(void)state;
@@ -549,7 +550,7 @@ static void test_truncated_at_every_byte(void **state)
 		memcpy(copy, data, n);
 		Kops__V1__Request *r = unpack(copy, n, &why);
 		if (r)
-			assert_true(n == 0 || n == 2); /* nothing, or the id alone */
+			assert_true(n == 0 || n == 2); /* nothing, or only the id */
 		else
 			assert_string_equal(why, "truncated message");
 		free(copy);
@@ -585,7 +586,7 @@ static void mutate(uint8_t *data, size_t *len)
 	}
 }
 
-/* Whatever the bytes: an answer, and what was accepted packs again to something acceptable. */
+/* Any bytes give an answer, and accepted messages pack to bytes that are accepted. */
 static void test_random_mutations(void **state)
 {
 	(void)state;

@@ -1,4 +1,4 @@
-/* What a terminal would obey becomes '?', and nothing else does. */
+/* Tests that control sequences for terminals become '?', and nothing else does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void test_commands(void **state)
 	assert_printed("\xd8\x9c|", "?|");                                            /* U+061C */
 }
 
-/* The neighbours of those, and characters that were cut. */
+/* Tries the neighbours of those, and characters that were cut. */
 static void test_text_stays(void **state)
 {
 	static const char *const texts[] = {

@@ -1,13 +1,13 @@
 /*
- * wake_ups: two processes come to the same moment again and again: one puts something into shared memory, as
- * ring_memory.h has it, while the other goes to sleep. With random pauses around each step.
+ * wake_ups: lets two processes reach the same moment again and again: one puts something into shared memory, as
+ * ring_memory.h does, while the other goes to sleep. Steps are separated by random pauses.
  *
  *     wake_ups ROUNDS SECONDS
  *
- * ends after so many rounds or seconds, or when one was lost.
+ * ends after so many rounds or seconds, or when a wake-up was lost.
  *
- * A wake-up is lost in a round in which the sleeper saw nothing and was not to be woken. Exit status: 0: none
- * was lost; 1: some were; 77: there is only one CPU.
+ * A wake-up is lost if the sleeper saw nothing and was not to be woken. Exit status: 0: none was lost; 1: some
+ * were; 77: there is only one CPU.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -24,15 +24,18 @@
 #define PATIENT_SPIN 1000
 
 struct meeting {
-	struct ring_word arrived; /* of both sides, all rounds */
+	struct ring_word arrived; /* of both sides, over all rounds */
 	struct ring_word tail, sleeps;
-	bool woken; /* in the round at hand */
-	bool ends;  /* with it */
+	bool woken; /* in this round */
+	bool ends;  /* this round is the last */
 };
 
 static uint64_t random_state;
 
-/* Mostly about as long as a store takes to get to the other CPU, rarely longer than a process sleeps. */
+/*
+ * Pauses for about as long as a store takes to reach the other CPU, and rarely for longer than a process
+ * sleeps.
+ */
 static void pause_a_while(void)
 {
 	random_state ^= random_state << 13;
@@ -44,7 +47,7 @@ static void pause_a_while(void)
 		usleep(random_state >> 48 & 63);
 }
 
-/* Until both have come to their n-th meeting. */
+/* Waits until both have come to their n-th meeting. */
 static void meet(struct meeting *m, uint32_t n)
 {
 	__atomic_add_fetch(&m->arrived.value, 1, __ATOMIC_ACQ_REL);
@@ -63,7 +66,7 @@ static void publish(struct meeting *m)
 	}
 }
 
-/* How many rounds there were. */
+/* Returns how many rounds there were. */
 static uint32_t go_to_sleep(struct meeting *m, uint32_t rounds, time_t end, uint32_t *ret_lost)
 {
 	uint32_t i = 0;
@@ -84,7 +87,7 @@ static uint32_t go_to_sleep(struct meeting *m, uint32_t rounds, time_t end, uint
 	return i;
 }
 
-/* Two processes on one CPU would take turns. False: there is only one. */
+/* Chooses two CPUs, since two processes on one would take turns. Returns false if there is only one. */
 static bool choose_cpus(cpu_set_t ret[2])
 {
 	cpu_set_t allowed;

@@ -1,4 +1,4 @@
-/* copies.h: jobs that copy a few floats within a buffer of their client's. After unit/served.h. */
+/* copies.h: jobs that copy a few floats within a buffer of their client. Include it after unit/served.h. */
 #ifndef KOPS_TEST_COPIES_H
 #define KOPS_TEST_COPIES_H
 
@@ -49,7 +49,7 @@ static inline void copies_set(struct copies *m, uint64_t id, unsigned n_ops)
 	m->request.submit = &m->submit;
 }
 
-/* A client with that buffer, of the device's memory. */
+/* Opens a client with that buffer, in the device's memory. */
 static inline struct client *copies_open(void)
 {
 	struct client *c = client_open();
@@ -68,7 +68,7 @@ static inline struct buffer *copies_buffer(const struct client *c)
 	return idmap_get(&c->session->buffers, COPIES_BUFFER);
 }
 
-/* Jobs on the buffer wait, as if it were being made. */
+/* Makes jobs on the buffer wait, as if it were being made. */
 static inline void copies_hold(struct client *c)
 {
 	copies_buffer(c)->state = BUFFER_PENDING;
@@ -80,7 +80,7 @@ static inline void copies_let_go(struct client *c)
 	jobs_unblock(copies_buffer(c));
 }
 
-/* The session's turn, begun now: a request lies before it. */
+/* Gives the session a turn that begins now, with this request. */
 static inline void copies_handle(struct client *c, const Kops__V1__Request *request)
 {
 	struct received received = {.fd = -1};

@@ -1,4 +1,4 @@
-/* From a Submit's ops to a job's: what it says of each buffer that it uses, and how it refuses. */
+/* Tests how a Submit's ops become a job's: what they say about each buffer, and how they are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +17,10 @@ struct fixture {
 	struct account account;
 	struct session session;
 	struct job_queues queues;
-	struct buffer buffers[BUFFERS]; /* of ids 1, 2, … */
+	struct buffer buffers[BUFFERS]; /* with ids 1, 2, … */
 	struct request request;
 	struct job *job;
-	/* A message, whose ops are added one by one. */
+	/* The message, whose ops are added one by one. */
 	Kops__V1__Submit submit;
 	Kops__V1__Op ops[OPS], *op_list[OPS];
 	Kops__V1__Add adds[OPS];
@@ -77,7 +77,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A view of one row of floats. */
+/* Sets a view of one row of floats. */
 static void set_view(struct fixture *f, unsigned op, unsigned v, uint64_t buffer, uint64_t offset, uint64_t n)
 {
 	Kops__V1__View *view = &f->views[op][v];
@@ -92,7 +92,7 @@ static void set_view(struct fixture *f, unsigned op, unsigned v, uint64_t buffer
 	view->shape[0] = n;
 }
 
-/* The next op: y = a + b of n floats, each in a buffer of these at its first byte. */
+/* Adds an op: y = a + b of n floats, each in one of these buffers at its first byte. */
 static unsigned add_op(struct fixture *f, uint64_t a, uint64_t b, uint64_t y, uint64_t n)
 {
 	unsigned i = (unsigned)f->submit.n_ops++;
@@ -123,7 +123,7 @@ static const struct buffer_use *use_of(const struct fixture *f, uint64_t id)
 	return NULL;
 }
 
-/* Of one op, an add. */
+/* Checks a message with one op, an add. */
 static void check_refused(struct fixture *f, int code, const char *sentence)
 {
 	static const char op[] = "op 1 of 1 (add): ";
@@ -134,7 +134,7 @@ static void check_refused(struct fixture *f, int code, const char *sentence)
 	assert_int_equal(f->job->uses.n, 0);
 }
 
-/* ---- What a job uses ---- */
+/* ---- A job's uses ---- */
 
 static void views_lie_where_the_message_says(void **state)
 {
@@ -174,7 +174,7 @@ static void costs_of_all_ops_count(void **state)
 	assert_string_equal(f->job->ops[1].pinned, "vector");
 }
 
-/* Rows of so many floats from that byte on may lie on so many pages. */
+/* Checks that rows of so many floats from that byte on may lie on so many pages. */
 static void check_pages(struct fixture *f, uint64_t offset, uint64_t n, unsigned pages)
 {
 	add_op(f, 1, 2, 3, n);
@@ -216,7 +216,7 @@ static void few_elements_reach_few_pages(void **state)
 	assert_int_equal(use_of(f, 1)->hi, 10 * PAGE + 4);
 }
 
-/* Of one buffer: no more than what lies between their ends. */
+/* Views of one buffer reach no more than what lies between their ends. */
 static void views_together_reach_what_is_between_them(void **state)
 {
 	struct fixture *f = *state;
@@ -306,7 +306,7 @@ static void a_buffer_that_is_being_made_blocks_it(void **state)
 	f->buffers[1].state = BUFFER_READY;
 }
 
-/* ---- What is refused ---- */
+/* ---- Refusals ---- */
 
 static void an_unknown_buffer(void **state)
 {
@@ -380,7 +380,7 @@ static void writes_to_what_is_read_only(void **state)
 	assert_int_equal(bind_all(f), 0);
 }
 
-/* Ops before it stay bound. */
+/* Earlier ops stay bound. */
 static void one_op_of_several(void **state)
 {
 	struct fixture *f = *state;

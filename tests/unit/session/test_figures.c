@@ -1,4 +1,4 @@
-/* Lists of sessions and users: a step of a walk looks at few, whatever leaves the list meanwhile. */
+/* Tests lists of sessions and users: a step of a walk looks at few, whatever leaves the list meanwhile. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void a_step_looks_at_few(void **state)
 	assert_in_range(steps, LISTED / FIGURES_LOOKS, LISTED / FIGURES_LOOKS + 1);
 	while (session->walk.at)
 		list_walk_on(&session->walk);
-	assert_true(figures_find(r, is_listed)); /* the end */
+	assert_true(figures_find(r, is_listed)); /* at the end */
 	list_walk_end(&session->walk);
 	free(r);
 	free(session);

@@ -1,4 +1,4 @@
-/* Pings and Stats that wait for what has to be found out: each is answered once, few in one turn. */
+/* Tests Pings and Stats that wait for an answer: each is answered once, and few in one turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { SESSIONS = 300, EACH = 3 };
 
-/* Nothing asks for more than its address. */
+/* The tests use only its address. */
 struct session {
 	struct questions questions;
 	unsigned answered;
@@ -36,7 +36,7 @@ static bool askers_are_out(const struct askers *askers)
 	return is_out;
 }
 
-/* Of a session the oldest question comes first. */
+/* The oldest question of a session comes first. */
 static void answer(struct session *session, uint64_t id)
 {
 	assert_int_equal(id, session->answered);
@@ -50,7 +50,7 @@ static void progress(struct engine *engine)
 	n_progress++;
 }
 
-/* No place has a socket. */
+/* The test's places have no sockets. */
 static void unwatch(struct turns_place *place)
 {
 	(void)place;
@@ -103,7 +103,7 @@ static void ask(struct fixture *f)
 
 static bool take_turn(struct fixture *f, struct errands *errands)
 {
-	f->turns.began_ns = UINT64_MAX / 2; /* time is plenty */
+	f->turns.began_ns = UINT64_MAX / 2; /* so that turns do not end by time */
 	return errands->place.take(&errands->place);
 }
 
@@ -126,7 +126,7 @@ static void a_turn_answers_few(void **state)
 	assert_int_equal(n_progress, SESSIONS);
 }
 
-/* By a canary that began before, say. */
+/* A canary that began before does not count. */
 static void what_is_found_out_anew_is_waited_for(void **state)
 {
 	struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* Submit and Run: the limits before a job is made, again when it is made, and what becomes of it. */
+/* Tests Submit and Run: the limits before a job is made, again when it is made, and what happens to it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void go_on(struct client *c)
 	assert_int_equal(request_resume(c->session, why), 0);
 }
 
-/* Tests change what is allowed, and may fail while jobs wait. */
+/* Tests change limits, and may fail while jobs wait. */
 static int teardown(void **state)
 {
 	kopsd->config = settings;
@@ -36,7 +36,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* A job of this id is submitted, and waits. */
+/* Submits a job of this id, which waits. */
 static struct job *submit_held(struct client *c, uint64_t id)
 {
 	struct copies m;
@@ -100,7 +100,7 @@ static void a_session_has_so_many_jobs(void **state)
 	await_receipt(c, 102);
 }
 
-/* Those of other sessions of the user count. */
+/* Jobs of the user's other sessions count. */
 static void a_user_has_so_many_jobs(void **state)
 {
 	struct client *c = *state, *other = copies_open();
@@ -119,7 +119,7 @@ static void a_user_has_so_many_jobs(void **state)
 	client_leave(other);
 }
 
-/* By what is queued: a sixteenth of that, but a millisecond at least. */
+/* The time is a sixteenth of what is queued, but at least a millisecond. */
 static void how_long_to_wait_for_other_jobs(void **state)
 {
 	static const struct {
@@ -143,7 +143,7 @@ static void how_long_to_wait_for_other_jobs(void **state)
 	*backlog_us() = 0;
 }
 
-/* Until the queue is as short as it may be. */
+/* A refused job may come back when the queue is as short as allowed. */
 static void a_device_has_a_queue_of_so_much(void **state)
 {
 	struct client *c = *state;
@@ -196,7 +196,7 @@ static void no_job_begins_while_kopsd_stops(void **state)
 
 /* ---- Jobs of many ops, made step by step ---- */
 
-/* Begins a long job, and goes on until so many steps are left of it. Returns how many it took. */
+/* Begins a long job, and goes on until so many steps are left. Returns how many steps it took. */
 static unsigned make_long(struct client *c, uint64_t id, unsigned steps)
 {
 	struct copies m;
@@ -241,7 +241,7 @@ static void a_short_job_is_made_at_once(void **state)
 	await_receipt(c, 102);
 }
 
-/* Others had their turns meanwhile: what was allowed when it began may not be any more. */
+/* Others had turns meanwhile, so what was allowed at the beginning may not be allowed any more. */
 static void limits_count_when_it_is_made(void **state)
 {
 	struct client *c = *state;
@@ -265,7 +265,7 @@ static void limits_count_when_it_is_made(void **state)
 	assert_int_equal(c->session->account->jobs, 0);
 }
 
-/* ---- What a job takes along ---- */
+/* ---- Properties of a job ---- */
 
 static void a_job_has_what_its_message_says(void **state)
 {
@@ -294,7 +294,7 @@ static void a_job_has_what_its_message_says(void **state)
 	assert_int_equal(c->session->usage.jobs_done, 1);
 }
 
-/* One that is further away than the clock will ever be is none. */
+/* A deadline further away than the clock's end is none. */
 static void deadlines_that_never_come(void **state)
 {
 	static const uint64_t us[] = {0, UINT64_MAX, UINT64_MAX / 1000, UINT64_MAX / 1000 + 1};
@@ -411,7 +411,7 @@ static void a_job_may_be_prepared_only(void **state)
 	assert_int_equal(kopsd->sessions.trace.n, before + 1);
 }
 
-/* Its plan may be another by now. */
+/* The plan may have changed. */
 static void a_job_whose_plan_is_old_is_made_anew(void **state)
 {
 	struct client *c = *state;
@@ -423,7 +423,7 @@ static void a_job_whose_plan_is_old_is_made_anew(void **state)
 	assert_true(run(c, 5)->as_before);
 }
 
-/* Its plan was for memory that is copied another way. */
+/* The plan was for memory that is copied in another way. */
 static void a_job_of_memory_that_was_pinned_since_is_made_anew(void **state)
 {
 	struct client *c = *state;
@@ -445,7 +445,7 @@ static void what_is_not_prepared_does_not_run(void **state)
 	check_refusal(c, c->last_id, KOPS_E_NOT_FOUND, "no job is prepared as 6; send its Submit again");
 	prepare(c, 5, false);
 	copies_hold(c);
-	/* Made anew, as a job of a buffer that is being made is. */
+	/* Made anew, like a job whose buffer is being made. */
 	kopsd->engine.plans++;
 	send_run(c, 5, 0);
 	send_run(c, 5, 0);
@@ -459,7 +459,7 @@ static void what_is_not_prepared_does_not_run(void **state)
 	              "kopsd is stopping; connect again to reach its successor");
 }
 
-/* That of the Run goes before that of the Submit, also where it is made anew. */
+/* A Run's deadline replaces its Submit's, also if the job is made anew. */
 static void runs_have_deadlines(void **state)
 {
 	struct client *c = *state;
@@ -503,7 +503,7 @@ static void without_room_a_job_runs_unless_it_is_only_prepared(void **state)
 	assert_true(prepare(c, 5, true)->prepared);
 }
 
-/* A message is not kept where no job can be made of it, unless it was kept before. */
+/* A message is not kept if no job can be made of it, unless it was kept before. */
 static void what_cannot_be_made_is_not_prepared(void **state)
 {
 	struct client *c = *state;

@@ -1,5 +1,7 @@
-/* Temperature and power of devices: asked by a thread that may hang, when somebody wants to know, once a second
- * at most. */
+/*
+ * Tests temperature and power of devices: a thread that may hang asks when somebody wants to know, at most once
+ * a second.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +19,7 @@ struct fixture {
 	uv_loop_t loop;
 	struct engine engine;
 	struct config config;
-	struct turns turns; /* nobody waits for one */
+	struct turns turns; /* nobody waits for a turn */
 	struct account *account;
 	struct device devices[2];
 	struct timers timers;
@@ -25,7 +27,7 @@ struct fixture {
 	unsigned told;
 };
 
-static unsigned n_asked; /* atomic; by worker threads */
+static unsigned n_asked; /* atomic; counted by worker threads */
 static bool hangs;       /* atomic: the driver does not answer */
 
 static void sense(const struct backend_device *dev, struct device_sensors *ret)
@@ -85,7 +87,7 @@ static int tear_down(void **state)
 	uv_run(&f->loop, UV_RUN_DEFAULT);
 	timers_close(&f->timers);
 	assert_int_equal(uv_loop_close(&f->loop), 0);
-	assert_int_equal(f->account->refs, 1); /* each question gave back its own */
+	assert_int_equal(f->account->refs, 1); /* each question returned its reference */
 	account_unref(&f->engine.accounts, f->account);
 	accounts_clear(&f->engine.accounts);
 	free(f);
@@ -134,7 +136,7 @@ static void what_is_fresh_is_not_asked_again(void **state)
 	assert_true(f->sensors.of[1].latest.temperature_c == 42);
 }
 
-/* Nobody waits for it for more than a second, and it is not asked once more meanwhile. */
+/* Nobody waits for it for more than a second, and it is not asked again meanwhile. */
 static void a_driver_may_hang(void **state)
 {
 	struct fixture *f = *state;
@@ -150,7 +152,7 @@ static void a_driver_may_hang(void **state)
 	assert_true(f->sensors.of[1].latest.temperature_c == 41);
 }
 
-/* Those that wait are told, though nobody asks again. */
+/* Waiting clients are told, even if nobody asks again. */
 static void the_second_ends_by_itself(void **state)
 {
 	struct fixture *f = *state;

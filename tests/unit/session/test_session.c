@@ -1,4 +1,7 @@
-/* One client: who may come, in which order it is served, and that all that it had is gone when it leaves. */
+/*
+ * Tests one client: who may connect, in which order requests are served, and that everything is freed when the
+ * client leaves.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +23,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* All have left. */
+/* Checks that all have left. */
 static int teardown(void **state)
 {
 	struct sessions *all = &kopsd->sessions;
@@ -35,7 +38,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- The door ---- */
+/* ---- Opening ---- */
 
 static void a_session_opens_in_its_first_turn(void **state)
 {
@@ -68,7 +71,7 @@ static void serials_go_up(void **state)
 	client_leave(second);
 }
 
-/* The Hello is there in time for one of them. */
+/* The Hello comes in time for one of them. */
 static void without_a_hello_it_ends(void **state)
 {
 	struct client *silent, *c;
@@ -96,7 +99,7 @@ static void what_comes_before_hello_ends_it(void **state)
 	client_free(c);
 }
 
-/* ---- Who may come ---- */
+/* ---- Who may connect ---- */
 
 static void check_turned_away(int status, const char *why)
 {
@@ -157,7 +160,7 @@ static void there_are_so_many_descriptors(void **state)
 	client_leave(c);
 }
 
-/* It tries again by itself, and reaches the next one. */
+/* The client tries again by itself, and reaches the next kopsd. */
 static void a_kopsd_that_stops_says_nothing(void **state)
 {
 	struct client *c;
@@ -194,7 +197,7 @@ static void answers_wait_for_a_slow_reader(void **state)
 	CLIENT_REQUEST(c, r, Describe, describe, DESCRIBE);
 
 	(void)state;
-	client_send(c, &r, -1); /* which is not read before they are */
+	client_send(c, &r, -1); /* not read before the answers are */
 	served_turn();
 	assert_true(message_waits(c->session->fd));
 	assert_true(c->session->account->unread_bytes > 0);
@@ -225,7 +228,7 @@ static void whoever_leaves_too_much_unread_is_ended(void **state)
 
 /* ---- In order ---- */
 
-/* What it sent before it hung up may give memory back. */
+/* Requests from before the client hung up count, since they may give memory back. */
 static void what_came_before_the_end_counts(void **state)
 {
 	const struct device_stats *stats = &kopsd->engine.devices[0].device->stats;
@@ -268,7 +271,7 @@ static void prepare(struct client *c, uint64_t number)
 	assert_int_equal(client_await(c)->status, 0);
 }
 
-/* More than one turn takes: the last would not be found otherwise. */
+/* There are more runs than one turn takes. A Forget that is read too early makes the last one fail. */
 static void runs_of_a_ring_come_before_what_was_sent_after_them(void **state)
 {
 	enum { RUNS = 32 };
@@ -289,7 +292,7 @@ static void runs_of_a_ring_come_before_what_was_sent_after_them(void **state)
 	r_body.prepared = 100 + RUNS - 1;
 	client_send(c, &r, -1);
 	do
-		reply = client_await(c); /* of those whose words were not told yet, or Woken */
+		reply = client_await(c); /* a receipt with new sentences, or Woken */
 	while (reply->id != r.id);
 	assert_int_equal(reply->status, 0);
 	served_until(c->session->jobs.count == 0);
@@ -331,13 +334,13 @@ static void it_ends_once(void **state)
 	assert_int_equal(c->session->state, SESSION_CLOSING);
 	session_close(c->session, NULL);
 	assert_int_equal(kopsd->engine.accounts.sessions, 1);
-	assert_int_equal(session_send(c->session, (const uint8_t *)"x", 1, -1), 0); /* nobody hears it */
+	assert_int_equal(session_send(c->session, (const uint8_t *)"x", 1, -1), 0); /* nobody receives it */
 	served_until(client_has_ended(c));
 	client_free(c);
 	client_leave(other);
 }
 
-/* A job of many ops, made step by step. */
+/* A job of many ops is made step by step. */
 static void it_ends_midway(void **state)
 {
 	struct client *c = copies_open();
@@ -403,7 +406,7 @@ static void reloaded(struct sessions *all)
 	n_reloaded++;
 }
 
-/* Those that come meanwhile count, and a round that is under way begins anew. */
+/* Sessions that come meanwhile count, and a round that is under way begins anew. */
 static void users_have_the_new_limits(void **state)
 {
 	struct client *c = client_open(), *other;

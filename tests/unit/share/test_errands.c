@@ -1,4 +1,4 @@
-/* Errands: in pieces, in their user's turns, and none is lost or done twice. */
+/* Tests errands: they are done in pieces, in their user's turns, and none is lost or done twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,12 +10,12 @@
 #include "unit/daemon/loop.h"
 #include "unit/daemon/simulated_clock.h"
 
-enum { MANY = 1000, STEP_NS = 1000 /* of errands and of others' turns */ };
+enum { MANY = 1000, STEP_NS = 1000 /* for errands and for others' turns */ };
 
 struct counted {
 	struct errand errand;
 	unsigned left, done;
-	struct counted *adds; /* with its last step; NULL: nothing */
+	struct counted *adds; /* added by its last step; NULL: none */
 };
 
 struct fixture {
@@ -27,7 +27,7 @@ struct fixture {
 	unsigned others_turns;
 };
 
-static struct fixture *fixture; /* steps are told their errand only */
+static struct fixture *fixture; /* steps get only their errand */
 
 static bool step(struct errand *errand)
 {
@@ -93,7 +93,7 @@ static void a_turn_has_few_steps(void **state)
 
 	errands_add(&f->errands, &c.errand, step);
 	for (unsigned before = 0; c.left > 0; before = c.done, turns++) {
-		f->turns.began_ns = UINT64_MAX / 2; /* time is plenty */
+		f->turns.began_ns = UINT64_MAX / 2; /* so that turns do not end by time */
 		assert_true(f->errands.place.take(&f->errands.place) || c.left == 0);
 		assert_in_range(c.done - before, 1, ERRANDS_STEPS);
 	}

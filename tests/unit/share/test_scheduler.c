@@ -1,4 +1,4 @@
-/* Who runs next. Pure functions, so every property is checked by playing the device. */
+/* Tests which job runs next. The functions are pure, so the tests play the device. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static struct sched_job job(double cost_us, kops_priority priority, unsigned dev
 	return (struct sched_job){.cost_us = cost_us, .priority = priority, .device = device};
 }
 
-/* Starts and finishes the next job of a device; NULL when none may run. */
+/* Starts and finishes the next job of a device; NULL if none may run. */
 static struct sched_job *run_one(struct sched *s, unsigned device)
 {
 	struct sched_job *j = sched_next(s, device, NULL);
@@ -61,7 +61,7 @@ static void test_one_queue_is_in_order(void **state)
 	assert_empty(&s);
 }
 
-/* Device time of two flows that always have work, by playing it. */
+/* Plays the device for two flows that always have work, and returns their device time. */
 static void share(double cost_a, double cost_b, int rounds, double *ret_a, double *ret_b)
 {
 	struct sched s = {0};
@@ -93,7 +93,7 @@ static void test_flows_share_by_cost(void **state)
 	for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
 		double larger = costs[i][0] > costs[i][1] ? costs[i][0] : costs[i][1];
 		share(costs[i][0], costs[i][1], 20000, &a, &b);
-		/* The classic bound: never further apart than one job of each. */
+		/* The classic bound: they differ by at most one job of each. */
 		assert_near(a, b, costs[i][0] + costs[i][1] + larger);
 	}
 }
@@ -138,7 +138,7 @@ static void test_a_flow_that_had_more_is_ahead(void **state)
 	assert_false(sched_flow_is_ahead(&s, &fb));
 	assert_ptr_equal(run_one(&s, CPU), &b[0]);
 	assert_true(sched_flow_is_ahead(&s, &fa));
-	/* Nobody else has work: nothing to be ahead of. */
+	/* Nobody else has work, so there is nobody to be ahead of. */
 	assert_ptr_equal(run_one(&s, CPU), &b[1]);
 	assert_false(sched_flow_is_ahead(&s, &fa));
 	sched_add(&s, &qb, &b[0]);
@@ -227,7 +227,7 @@ static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
 	assert_near(q.backlog_us, 3, 1e-9);
 	assert_null(sched_next(&s, CPU, NULL));
 	assert_ptr_equal(sched_next(&s, GPU, NULL), &first);
-	/* The device keeps a lane in order, so the next may go there behind it. */
+	/* The device keeps a lane in order, so the next job may follow there. */
 	assert_ptr_equal(sched_next(&s, GPU, NULL), &same);
 	assert_null(sched_next(&s, GPU, NULL));
 	assert_null(sched_next(&s, CPU, NULL));
@@ -242,7 +242,7 @@ static void test_a_queue_stays_on_its_device_while_it_runs(void **state)
 	assert_empty(&s);
 }
 
-/* Else it would run before the rest of that one. */
+/* Otherwise it would run before the rest of that job. */
 static void test_nothing_of_a_queue_follows_a_job_that_may_pause(void **state)
 {
 	struct sched s = {0};
@@ -291,7 +291,9 @@ static void test_a_blocked_head_holds_its_queue_only(void **state)
 	assert_empty(&s);
 }
 
-/* Charged for what it took, it goes on when the other has had as much, and before what came later in its queue.
+/*
+ * A paused job is charged for what it took. It continues when the other has had as much, and before later jobs
+ * of its queue.
  */
 static void test_a_paused_job_gives_way_and_goes_on(void **state)
 {
@@ -319,7 +321,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 		assert_ptr_equal(run_one(&s, CPU), &b[i]);
 	assert_ptr_equal(sched_next(&s, CPU, NULL), &large);
 	assert_near(sched_yields_after_us(&s, &large), SCHED_SLICE_MIN_US, 1e-9);
-	/* What is left of it while it runs is no matter of what it is charged. */
+	/* What is left of a running job is independent of what it is charged. */
 	sched_progress(&s, &large, 300);
 	assert_near(s.devices[CPU].backlog_us, 300 + 1 + 20, 1e-9);
 	assert_near(qa.backlog_us, 300 + 1, 1e-9);
@@ -331,7 +333,7 @@ static void test_a_paused_job_gives_way_and_goes_on(void **state)
 	assert_empty(&s);
 }
 
-/* A short one is not kept waiting for long; between long ones a change is not worth it so soon. */
+/* A short job does not wait for long; between long ones an early change is not worth it. */
 static void test_a_slice_is_as_long_as_the_job_that_waits(void **state)
 {
 	static const struct {
@@ -356,7 +358,7 @@ static void test_a_slice_is_as_long_as_the_job_that_waits(void **state)
 	}
 }
 
-/* Long jobs of one user go round, queue by queue. */
+/* Long jobs of one user alternate, queue by queue. */
 static void test_queues_of_one_flow_take_turns(void **state)
 {
 	struct sched s = {0};
@@ -421,7 +423,10 @@ static struct sched_job *choose(struct sched_job *next)
 	return chosen;
 }
 
-/* Nothing starts, the first stays the first, and another that waits starts in its stead. */
+/*
+ * If the caller starts nothing, the first stays the first. Another that waits starts instead if the caller
+ * chooses so.
+ */
 static void test_the_caller_chooses(void **state)
 {
 	struct sched s = {0};
@@ -503,7 +508,7 @@ static void check_model(const struct model *m)
 	}
 }
 
-/* Whether no job of its queue stands before it, nor is out where it could not follow. */
+/* Returns true if no job of its queue is before it, or is out where it could not follow. */
 static bool may_start(const struct model *m, const struct sched_job *job)
 {
 	if (job->blocked || list_first(&job->queue->jobs, struct sched_job, link) != job)
@@ -530,7 +535,7 @@ static bool is_better(const struct sched_job *a, const struct sched_job *b)
 	return a->seq < b->seq;
 }
 
-/* What sched_next() should start: of each flow its best, of these the best. */
+/* Returns what sched_next() should start: the best of each flow's best. */
 static const struct sched_job *best_of(const struct model *m, unsigned device)
 {
 	const struct sched_job *best_of_flow[FLOWS] = {NULL}, *best = NULL;

@@ -1,4 +1,4 @@
-/* What a user could try to get more of a device than its share. */
+/* Tests what a user could try to get more of a device than its share. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void open_two(struct two *t)
 	t->sly_queue.flow = t->sly_other.flow = &t->sly;
 }
 
-/* The honest user always has work; n of it are run. */
+/* The honest user always has work; n of its jobs run. */
 static void honest_works(struct two *t, int n)
 {
 	for (int i = 0; i < 2; i++) {
@@ -54,7 +54,7 @@ static void honest_works(struct two *t, int n)
 	}
 }
 
-/* Of the next 40 jobs, those of the sly user, who has 40 waiting. */
+/* Returns how many of the next 40 jobs are the sly user's, who has 40 waiting. */
 static int sly_bursts(struct two *t)
 {
 	static struct sched_job burst[40];
@@ -98,7 +98,7 @@ static void test_a_blocked_job_saves_nothing(void **state)
 	assert_in_range(sly_bursts(&t), 19, 22);
 }
 
-/* Time that the estimate did not foresee is had, too. */
+/* Time that the estimate did not foresee is charged too. */
 static void test_what_jobs_really_took_counts(void **state)
 {
 	struct sched_job a[2], b[2];
@@ -124,7 +124,7 @@ static void test_what_jobs_really_took_counts(void **state)
 	assert_true(fabs(honest_us - sly_us) <= 400);
 }
 
-/* A plan that errs upwards must not cost a user its share. */
+/* A plan that is too long must not cost a user its share. */
 static void test_a_quick_job_costs_what_it_took(void **state)
 {
 	struct sched_job a = job(100, KOPS_NORMAL);
@@ -156,7 +156,7 @@ static void test_rounding_leaves_no_backlog(void **state)
 	assert_true(t.s.devices[CPU].backlog_us == 0);
 }
 
-/* One user fills the device; the others find it full by their own share only. */
+/* One user fills the device; for the others it is full only by their own share. */
 static void test_a_full_device_has_room_for_others(void **state)
 {
 	struct sched_job a[10], b[6];

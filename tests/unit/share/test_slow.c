@@ -1,4 +1,6 @@
-/* Users whose sockets are slow: what such calls take counts a hundredfold, beyond what is forgiven at once. */
+/*
+ * Tests users with slow sockets: the time of such calls counts a hundredfold, beyond what is forgiven at once.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,19 +63,19 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* A call on a socket of the user's. The simulated clock is the CPU's too. */
+/* Simulates a call on a socket of the user. The simulated clock is the CPU's too. */
 static void call(struct fixture *f, struct account *account, uint64_t takes_ns)
 {
 	struct slow_call began;
 
-	f->turns.latest = &f->other->turns; /* somebody else is about, who has to wait */
+	f->turns.latest = &f->other->turns; /* another user is about, who has to wait */
 	f->turns.began_ns = f->turns.alone_since_ns = simulated_ns;
 	began = slow_begin(account, simulated_ns);
 	simulated_ns += takes_ns;
 	slow_end(&f->slow, account, &began);
 }
 
-/* As long as it is quick it is not even suspected, so nobody asks for CPU time. */
+/* A quick user is not suspected, so nobody asks for CPU time. */
 static void quick_calls_count_for_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -85,7 +87,7 @@ static void quick_calls_count_for_nothing(void **state)
 	assert_false(slow_is_held(f->account));
 }
 
-/* The first call that seems long only makes it suspected: for a hundred times as long. */
+/* The first call that seems long only raises suspicion, for a hundred times as long. */
 static void the_first_is_not_measured(void **state)
 {
 	struct fixture *f = *state;
@@ -98,7 +100,7 @@ static void the_first_is_not_measured(void **state)
 	assert_int_equal(f->account->slow_until_ns, 0);
 }
 
-/* 20 ms are forgiven; then it waits for a hundred times what was beyond. */
+/* 20 ms are forgiven; then the user waits for a hundred times the excess. */
 static void who_is_slow_waits(void **state)
 {
 	struct fixture *f = *state;
@@ -134,7 +136,7 @@ static void who_is_alone_delays_nobody(void **state)
 		f->turns.latest = &f->account->turns;
 		f->turns.began_ns = simulated_ns;
 		f->turns.alone_since_ns = 0;
-		simulated_ns += 100 * MS; /* of its own turns */
+		simulated_ns += 100 * MS; /* in its own turns */
 		began = slow_begin(f->account, simulated_ns);
 		simulated_ns += 10 * MS;
 		slow_end(&f->slow, f->account, &began);

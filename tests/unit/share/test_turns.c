@@ -1,4 +1,6 @@
-/* Turns of users at the loop: shares by time, order within a user, and who pays for what the loop does now. */
+/*
+ * Tests users' turns at the loop: shares by time, order within a user, and who is charged for the loop's work.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +14,7 @@
 
 enum { TURNS = 200, LONG_NS = 20000, SHORT_NS = 5000 };
 
-/* A session with as many datagrams to read as it is told, each of which takes so long. */
+/* A session with as many datagrams as it is told, each of which takes so long to read. */
 struct reader {
 	struct turns_place place;
 	unsigned left, taken;
@@ -25,12 +27,12 @@ struct fixture {
 	struct turns_user quick, slow;
 	struct reader readers[3]; /* of quick, quick and slow */
 	bool paid, others_paid;
-	struct turns_user *pays_too; /* for each turn; NULL: nobody */
-	struct turns_user *holds;    /* each turn; NULL: nobody */
-	struct turns_place *brings;  /* the next turn, anew; NULL: nothing */
+	struct turns_user *pays_too; /* charged too for each turn; NULL: nobody */
+	struct turns_user *holds;    /* the user whom each turn holds; NULL: nobody */
+	struct turns_place *brings;  /* the place that the next turn brings anew; NULL: none */
 };
 
-static struct fixture *fixture; /* turns hand over places only */
+static struct fixture *fixture; /* turns pass only places */
 
 static bool take(struct turns_place *place)
 {
@@ -85,7 +87,7 @@ static void wait_with(struct fixture *f, unsigned i, unsigned datagrams)
 	turns_wait(&f->turns, &f->readers[i].place);
 }
 
-/* Until every turn of the reader was taken. */
+/* Runs until every turn of the reader was taken. */
 static void run_until_read(struct fixture *f, unsigned i)
 {
 	while (f->readers[i].left > 0)
@@ -99,11 +101,11 @@ static void users_share_by_time(void **state)
 	wait_with(f, 0, TURNS);
 	wait_with(f, 2, TURNS);
 	run_until_read(f, 0);
-	/* A user may be ahead by its own turn. */
+	/* A user may be ahead by one turn. */
 	assert_in_range(f->readers[2].taken, TURNS * SHORT_NS / LONG_NS / 2, TURNS * SHORT_NS / LONG_NS * 2);
 }
 
-/* Time for which a user read nothing is no credit: else whoever comes back would have the loop alone. */
+/* Idle time gives no credit: otherwise a user who comes back would have the loop alone. */
 static void who_was_away_has_saved_up_nothing(void **state)
 {
 	struct fixture *f = *state;
@@ -116,12 +118,12 @@ static void who_was_away_has_saved_up_nothing(void **state)
 	assert_in_range(f->readers[0].taken, TURNS + 1, 2 * TURNS);
 }
 
-/* Beside one that always has more, and only so far that shares stay what they are. */
+/* A new user goes before one that always has more, but only as far as shares stay the same. */
 static void who_comes_anew_goes_first(void **state)
 {
 	const unsigned most = TURNS_AHEAD_NS / SHORT_NS;
 	struct fixture *f = *state;
-	unsigned first = 0, at_first = 0; /* of a quarter as many as may be */
+	unsigned first = 0, at_first = 0; /* counts in a quarter of the possible turns */
 
 	wait_with(f, 2, TURNS);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
@@ -140,7 +142,7 @@ static void who_comes_anew_goes_first(void **state)
 	assert_in_range(f->quick.party.vtime - f->turns.users.clock, 0, 2 * TURNS_AHEAD_NS);
 }
 
-/* As a connection that its user's own door took does. */
+/* A connection that its user's own door accepted does so. */
 static void who_brings_something_new_goes_first(void **state)
 {
 	struct fixture *f = *state;
@@ -158,7 +160,7 @@ static void who_brings_something_new_goes_first(void **state)
 	assert_int_equal(f->readers[2].taken, before);
 }
 
-/* Else who connects again and again, with a thousand sessions that wait, would always go first. */
+/* Otherwise a user who connects again and again, with a thousand waiting sessions, would always go first. */
 static void who_brings_more_of_the_same_does_not_go_first(void **state)
 {
 	struct fixture *f = *state;
@@ -173,7 +175,7 @@ static void who_brings_more_of_the_same_does_not_go_first(void **state)
 	assert_false(f->quick.is_new);
 }
 
-/* One that always has more is never new, however few its sessions are. */
+/* A user who always has more is never new, however few its sessions are. */
 static void who_goes_on_does_not_go_first(void **state)
 {
 	struct fixture *f = *state;
@@ -186,7 +188,7 @@ static void who_goes_on_does_not_go_first(void **state)
 	}
 }
 
-/* Nor does the loop look again and again meanwhile. */
+/* The loop does not poll for it meanwhile either. */
 static void who_is_held_gets_no_turn(void **state)
 {
 	struct fixture *f = *state;
@@ -207,7 +209,7 @@ static void who_is_held_gets_no_turn(void **state)
 	assert_int_equal(f->readers[1].taken, 2);
 }
 
-/* A turn may be the reason. */
+/* A turn itself may hold the user. */
 static void who_is_held_in_a_turn_goes_on_later(void **state)
 {
 	struct fixture *f = *state;
@@ -233,7 +235,7 @@ static void sessions_of_a_user_go_round(void **state)
 	assert_in_range(f->readers[1].taken, TURNS - 1, TURNS);
 }
 
-/* The turns of one round of the loop. */
+/* Returns the number of turns in one round of the loop. */
 static unsigned turns_of_a_round(struct fixture *f)
 {
 	unsigned before = f->readers[0].taken + f->readers[2].taken;
@@ -254,7 +256,7 @@ static void the_loop_looks_up_less_often_for_one_user(void **state)
 	for (unsigned i = 0, n; i < TURNS / 4; i++) {
 		n = turns_of_a_round(f);
 		if (simulated_ns - f->turns.alone_since_ns < TURNS_ALONE_NS)
-			assert_int_equal(n, 1); /* the other one may come back */
+			assert_int_equal(n, 1); /* the other user may come back */
 	}
 	f->turns.alone_since_ns -= TURNS_ALONE_NS;
 	while (f->readers[0].left > 0) {
@@ -276,7 +278,7 @@ static bool look(struct turns *turns)
 	return found < FINDS && ++found;
 }
 
-/* In one round of the loop. */
+/* Returns the number of looks in one round of the loop. */
 static unsigned looks_when_alone_since(struct fixture *f, uint64_t ns)
 {
 	looks = found = 0;
@@ -295,7 +297,7 @@ static void one_user_is_looked_after_again_where_there_was_something(void **stat
 	assert_int_equal(looks_when_alone_since(f, simulated_ns), 1);
 }
 
-/* A user is midway in one thing at most, whatever else waits. */
+/* A user can be midway in only one thing, whatever else waits. */
 static void who_is_midway_goes_on_first(void **state)
 {
 	struct fixture *f = *state;
@@ -315,7 +317,7 @@ static void a_turn_is_paid_by_its_user_alone(void **state)
 
 	assert_true(turns_pays(&f->turns, &f->quick)); /* nobody waits */
 	wait_with(f, 0, 2);
-	assert_false(turns_pays(&f->turns, &f->quick)); /* for its own turn, which has not come */
+	assert_false(turns_pays(&f->turns, &f->quick)); /* its own turn has not come */
 	assert_false(turns_pays(&f->turns, &f->slow));
 	run_until_read(f, 0);
 	assert_true(f->paid);
@@ -323,7 +325,7 @@ static void a_turn_is_paid_by_its_user_alone(void **state)
 	assert_true(turns_pays(&f->turns, &f->slow));
 }
 
-/* As for connections that the door takes. */
+/* Connections that the door accepts are charged so. */
 static void a_turn_can_be_another_users_expense_too(void **state)
 {
 	struct fixture *f = *state;
@@ -335,7 +337,7 @@ static void a_turn_can_be_another_users_expense_too(void **state)
 	assert_true(f->quick.party.vtime >= f->slow.party.vtime);
 }
 
-/* Else it were no charge: who comes back begins where the others are. */
+/* Otherwise it would be no charge: a user who comes back begins where the others are. */
 static void work_for_a_user_who_is_behind_is_charged_in_full(void **state)
 {
 	struct fixture *f = *state;
@@ -376,7 +378,7 @@ static bool bring(struct turns *turns)
 	return false;
 }
 
-/* What a look found has more than the turns of one round. */
+/* A look found more than the turns of one round. */
 static void the_loop_does_not_sleep_while_one_waits(void **state)
 {
 	struct fixture *f = *state;
@@ -392,7 +394,7 @@ static void the_loop_does_not_sleep_while_one_waits(void **state)
 	assert_int_equal(uv_backend_timeout(&f->loop), -1);
 }
 
-/* Whenever somebody comes, and no longer than somebody is there. */
+/* The loop wakes up when anybody comes, and polls no longer than anybody is there. */
 static void the_loop_sleeps_while_nobody_waits(void **state)
 {
 	struct fixture *f = *state;

@@ -1,4 +1,6 @@
-/* What libuv would abort for is an error of one descriptor: no room in its table, and epoll_ctl() that fails.
+/*
+ * Tests that failures for which libuv would abort are errors of one descriptor: no room in its table, and
+ * epoll_ctl() that fails.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +27,7 @@ static void *realloc_or_fail(void *memory, size_t bytes)
 	return no_realloc ? NULL : realloc(memory, bytes);
 }
 
-/* In place of the system's. */
+/* Replaces the system's. */
 int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
 	int (*real)(int, int, int, struct epoll_event *) = dlsym(RTLD_NEXT, "epoll_ctl");
@@ -81,7 +83,7 @@ static int tear_down(void **state)
 	return uv_loop_close(*state);
 }
 
-/* Of a pipe whose reading end has the highest number. Returns the other end. */
+/* Opens a pipe whose reading end has the highest number. Returns the other end. */
 static int open_pipe(uv_loop_t *loop, uv_poll_t *poll)
 {
 	int ends[2], high;
@@ -124,7 +126,7 @@ static void no_room_is_an_error(void **state)
 	uv_loop_t *loop = *state;
 	struct rlimit before, limit;
 
-	/* No descriptor has so high a number. */
+	/* Allows no descriptor with so high a number. */
 	getrlimit(RLIMIT_NOFILE, &before);
 	limit = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
 	setrlimit(RLIMIT_NOFILE, &limit);
@@ -144,11 +146,11 @@ static void what_cannot_be_watched_is_an_error(void **state)
 	adds_that_fail = 1;
 	assert_int_equal(watch_start(&poll, UV_READABLE, on_event), UV_ENOSPC);
 	assert_false(uv_is_active((uv_handle_t *)&poll));
-	uv_run(loop, UV_RUN_NOWAIT); /* it does not try that itself */
+	uv_run(loop, UV_RUN_NOWAIT); /* it does not retry that itself */
 	close_pipe(&poll, other);
 }
 
-/* libuv adds it too: that it takes the failure of that for success is what watch_start() relies on. */
+/* libuv adds it too, and takes the failure of that for success; watch_start() relies on this. */
 static void what_is_watched_comes(void **state)
 {
 	uv_loop_t *loop = *state;
