@@ -7,7 +7,7 @@
 
 #define FIELDS_MAX 64 /* highest field number of Op, plus one */
 
-/* Where an op's own message has its members. */
+/* The places of an op's operands and attributes in its own message. */
 struct form {
 	const struct op *op;
 	uint16_t message; /* offset of the pointer to it within Op */

@@ -53,7 +53,7 @@ static inline float f16_to_f32(uint16_t h)
 static inline uint16_t f32_to_f16(float f)
 {
 	uint32_t w = half_bits(f), sign = w >> 16 & 0x8000u, twice = w + w;
-	/* Overflows to infinity where f16 does; exact otherwise. */
+	/* Overflows to infinity if f16 does; exact otherwise. */
 	float base = (half_float(w & 0x7fffffffu) * 0x1.0p+112f) * 0x1.0p-110f;
 	uint32_t bias = twice & 0xff000000u;
 

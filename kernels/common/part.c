@@ -247,7 +247,7 @@ static bool takes(const struct cutting *c, const struct op_cut *cut)
 	       kernel_takes_parts(c->kernel, c->args, cut);
 }
 
-/* Of cuts that are fine enough, keeps the one that loses least time; else keeps the finest. */
+/* Keeps the better cut: of those that are fine enough the one that loses least time, else the finest. */
 static void keep_better(struct cutting *c, const struct op_cut *cut, const struct times *t)
 {
 	bool better = is_fine(c, t) && is_fine(c, &c->times) ? t->all_ns < c->times.all_ns

@@ -18,9 +18,8 @@
  * they begin. Products are computed as late as a wait allows. So a missing wait, an early release or a wrong
  * parity shows as a wrong result, or as threads that wait for ever, which is reported.
  *
- * Also reported are copies
- * and descriptors outside a block's shared memory, wrong alignments, too many arrivals, and what is still under
- * way when a block ends.
+ * Also reported are copies and descriptors outside a block's shared memory, wrong alignments, too many
+ * arrivals, and what is still under way when a block ends.
  *
  * Not emulated are: how long something takes; registers; fences, as all writes are visible at once; overlap of
  * successive kernels; the tensor cores' rounding (sums are exact here, then rounded). Nor is an error found if

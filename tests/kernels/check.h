@@ -158,7 +158,7 @@ void target_drop(struct target *t, struct space *s);
 /* Waits for n runs that were started. Returns false after a minute. */
 bool target_wait(struct target *t, unsigned n);
 
-/* RESIDENT memory, zeroed where the device's own is. KOPS_E_NOMEM. */
+/* Allocates RESIDENT memory, zeroed if the device's own is. KOPS_E_NOMEM. */
 int target_alloc(struct target *t, uint64_t bytes, void **ret_address);
 void target_free(struct target *t, void *address);
 

@@ -2,9 +2,9 @@
  * kernel_times: what the CUDA kernels' time functions say about an H200 that is described and not there. For
  * tests/plan/check_tables and scripts/fit-times, which have measured times to compare with. Lines from stdin:
  *
- *     time OP DTYPE PRECISION SHAPE KERNEL     prints ns; nan where it does not support that
+ *     time OP DTYPE PRECISION SHAPE KERNEL     prints ns; nan if it does not support that
  *     plan OP DTYPE PRECISION SHAPE KERNEL     prints the ns that a job of this op alone is planned to take
- *     choose OP DTYPE PRECISION SHAPE          prints the kernel that `auto` takes where nothing was measured
+ *     choose OP DTYPE PRECISION SHAPE          prints the kernel that `auto` takes if nothing was measured
  *     set N VALUE                              the N-th constant of kernels/fitted.c, from 0 on; prints
  *                                              nothing
  *

@@ -1,6 +1,6 @@
 /*
- * mpi.h: what HPL needs of MPI when it is one process, which has nobody to talk to. A message would be a
- * mistake: it ends the program.
+ * mpi.h: what HPL needs of MPI when it is one process. It has no other to send messages to, so a message is a
+ * mistake and ends the program.
  */
 #ifndef KOPS_BENCH_ONE_PROCESS_MPI_H
 #define KOPS_BENCH_ONE_PROCESS_MPI_H

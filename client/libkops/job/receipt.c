@@ -32,7 +32,7 @@ struct room {
 	char *at, *end;
 };
 
-/* Returns "" where there is no room. */
+/* Returns "" if there is no room. */
 static const char *put_text(struct room *room, const char *text)
 {
 	char *put = room->at;
