@@ -42,7 +42,7 @@ static const struct kind kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* So many clients, each with so many jobs out, and what they completed. */
+/* A number of clients, each with a number of jobs out, and what they completed. */
 struct crowd {
 	unsigned clients, out;
 	double per_second, p50_us, worst_p99_us;

@@ -13,7 +13,7 @@
  *   view     kops_view: the elements of a buffer that an operand uses: byte offset, dtype, shape and
  *            strides. Transposing, leading dimensions and batches are strides and cost no copy.
  *   job      struct kops_job: ops that run in order on one device. A job is one message to kopsd and one
- *            answer, with a receipt.
+ *            answer, with a receipt. It is out from kops_submit() until this process learns of its end.
  */
 
 /* Made by scripts/gen-ops: table of ops */

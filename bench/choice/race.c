@@ -7,7 +7,7 @@
 
 #define NEAR     1.5  /* times the fastest at the first look; such kernels are measured with care */
 #define HOPELESS 20.0 /* times the fastest; such kernels are left out */
-#define LONG_US  1e3  /* if a launch takes so long */
+#define LONG_US  1e3  /* if a launch takes this long */
 
 struct racing {
 	struct bench *b;

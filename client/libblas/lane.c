@@ -13,10 +13,10 @@
 #define LANES       8
 #define JOBS        8
 #define MEMORY_STEP (UINT64_C(1) << 20)
-#define ROOMY_CALLS 64   /* memory is replaced after so many calls that used less than a quarter of it */
+#define ROOMY_CALLS 64   /* calls that use less than a quarter of the memory, after which it is replaced */
 #define CONNECT_MS  2000 /* includes reconnecting after a death */
 #define SPIN_US     50
-#define AWAY_NS     INT64_C(5000000000)   /* kopsd is left alone for so long after a failure */
+#define AWAY_NS     INT64_C(5000000000)   /* how long kopsd is left alone after a failure */
 #define AWAY_NS_MAX INT64_C(320000000000) /* the pause doubles after each failure for which a call waited */
 #define LONG_NS     INT64_C(100000000)    /* a call that took longer has waited */
 #define NO_GPU_NS   INT64_C(60000000000)  /* a daemon without a GPU hardly ever gets one */

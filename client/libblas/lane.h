@@ -43,7 +43,7 @@ void lane_give(struct lane *lane);
 /* Returns true if kopsd is not left alone at the moment; else sets *ret_why. */
 bool lane_may_be_had(enum outcome *ret_why);
 
-/* Returns at least so many bytes, with their old content; NULL: kopsd has none. Valid until the next call. */
+/* Returns memory of at least `bytes`, with its old content; NULL: kopsd has none. Valid until the next call. */
 kops_buffer *lane_memory(struct lane *lane, uint64_t bytes);
 
 /*

@@ -7,7 +7,7 @@
 
 struct settings {
 	bool automatic;      /* measurements choose the side; else `threshold` alone */
-	double threshold;    /* products of at least so many multiplications, m * n * k, go to kopsd */
+	double threshold;    /* least multiplications, m * n * k, of products that go to kopsd */
 	int32_t pblas_block; /* block size for ScaLAPACK's products */
 	unsigned threads;    /* threads that copy large matrices, including the calling one */
 	int verbose;         /* 1: a line for each routine at exit; 2: one for each call too */

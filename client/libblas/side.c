@@ -8,7 +8,7 @@
 /* kopsd's first calls of a class allocate memory; its second job of a shape is prepared. */
 #define KOPSD_TRIES    4
 #define OTHER_TRIES    2
-#define CLEARLY        2.0 /* a side so much slower than the other's best times is not tried */
+#define CLEARLY        2.0 /* a side slower than the other's best times by this factor is not tried */
 #define LOOK_AGAIN     256 /* number of calls between tries of the slower side */
 #define NEAR           4.0 /* a side that is slower by more is not tried again */
 #define FLOPS_LOG2_MIN 21

@@ -13,7 +13,7 @@
 
 struct side;
 
-/* Returns the class of products with so many FLOPs and bytes moved to kopsd and back. */
+/* Returns the class of a product by its FLOPs and the bytes that go to kopsd and back. */
 struct side *side_of(bool f64, double flops, double bytes);
 
 /* Returns true for kopsd. */

@@ -51,7 +51,7 @@ static short colour_of(const struct screen *s, double busy)
 	return busy < 0.5 ? COLOUR_CALM : busy < 0.9 ? COLOUR_BUSY : COLOUR_FULL;
 }
 
-/* Returns how many bytes of the text fit into so many columns. */
+/* Returns how many bytes of the text fit into `columns` columns. */
 static int bytes_of(const char *text, int columns)
 {
 	int n = 0;

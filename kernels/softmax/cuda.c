@@ -85,7 +85,7 @@ static bool supports_pieces(const struct op_args *args, const char **ret_why_not
 
 /* ---- How long they take: fitted.h has the constants ---- */
 
-/* Time of so many exponentials of f64 and the operations beside them: an estimate that was never measured. */
+/* Time of exponentials of f64 and the operations beside them: an estimate that was never measured. */
 static double f64_ns(const struct op_args *args, double exponentials)
 {
 	const double operations = 40;

@@ -153,7 +153,7 @@ static bool make_tiles(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* Makes so few tiles and so long sums that wgmma splits K. */
+/* Makes few tiles and long sums, so that wgmma splits K. */
 static bool make_splits(struct problem *p, struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F16, KOPS_BF16, KOPS_F32};
@@ -176,7 +176,7 @@ static uint64_t round_up_to_8(uint64_t n)
 	return (n + 7) / 8 * 8;
 }
 
-/* Makes rows that are so many elements apart in x and in y. */
+/* Makes rows that are `apart` elements apart in x and in y. */
 static bool make_rows_apart(struct problem *p, uint64_t rows, uint64_t cols, uint64_t apart, kops_dtype dtype,
                             struct random *r)
 {
@@ -216,7 +216,7 @@ static bool make_short_rows(struct problem *p, struct random *r)
 	return make_rows(p, 1 + random_below(r, 40), cols, random_float(r), r);
 }
 
-/* Makes rows a little longer than so many bytes. */
+/* Makes rows a little longer than `bytes`. */
 static bool make_rows_beyond(struct problem *p, uint64_t rows, uint64_t bytes, struct random *r)
 {
 	kops_dtype dtype = random_float(r);
@@ -529,7 +529,7 @@ static int launch_parts(const struct op_args *args, const struct launch *launch)
 static const struct candidate {
 	const char *op, *name;
 	bool (*make)(struct problem *p, struct random *r);
-	unsigned slow; /* run in one of so many cases */
+	unsigned slow; /* run in one of `slow` cases */
 	unsigned multiprocessors[4];
 	bool (*supports)(const struct op_args *args, const char **ret_why_not);
 	uint64_t (*workspace)(const struct op_args *args);

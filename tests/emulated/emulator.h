@@ -81,7 +81,7 @@ struct memory {
 	uint32_t address;
 };
 
-/* A place where so many threads wait for each other. */
+/* A place where a number of threads wait for each other. */
 struct meeting {
 	unsigned arrived = 0;
 	uint64_t round = 0;

@@ -50,7 +50,7 @@ struct view bytes_view(const struct memory *m, uint64_t bytes);
 void check_op(struct op_args *args, const char *what);
 /* Plans and starts a run. */
 void begin(struct bench *t, struct run *run);
-/* Waits until so many runs are back. Polls half of the time, and asks to be woken otherwise. */
+/* Waits until n runs are back. Polls half of the time, and asks to be woken otherwise. */
 void wait_for(struct bench *t, unsigned n);
 void run_one(struct bench *t, struct run_op *op);
 void copy_between(struct bench *t, const struct memory *from, const struct memory *to, uint64_t bytes);

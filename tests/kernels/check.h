@@ -191,7 +191,7 @@ bool judge_surroundings(struct space *s, const struct view *const views[], unsig
 
 struct options {
 	uint64_t seed;
-	unsigned cases, often; /* often: one in so many problems is large */
+	unsigned cases, often; /* often: one in `often` problems is large */
 	int only_case;         /* -1: all */
 	const char *op, *kernel, *without, *device, *module;
 	bool large, quiet;

@@ -13,7 +13,7 @@
 #include "seed.h"
 
 #define KERNELS_MAX 32
-#define OFTEN       100 /* in so many cases chance leaves no part out, and one case is large */
+#define OFTEN       100 /* cases after which chance has left no part out; one of as many is large */
 
 struct kernel_result {
 	const char *name; /* "" for auto */

@@ -302,7 +302,7 @@ static bool fetch(const struct judged *c, uint64_t first, uint64_t rows, uint64_
 	return rc == 0;
 }
 
-/* Compares every so many rows and columns from a random place on. */
+/* Compares evenly spaced rows and columns from a random place on. */
 static bool compare_lattice(const struct judged *c, struct random *r)
 {
 	uint64_t cols = c->s->cols < ACROSS ? c->s->cols : ACROSS, right = c->s->cols / cols;

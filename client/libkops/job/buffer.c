@@ -314,7 +314,7 @@ void client_buffer_forget_requests(kops *k, bool died)
 	}
 }
 
-/* Makes a memfd of so many bytes with this content. */
+/* Makes a memfd of `bytes` bytes with this content. */
 static int new_memfd(const void *content, uint64_t bytes, struct descriptor *ret)
 {
 	int rc = client_fd_keep(ret, memfd_create("kops", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -425,7 +425,7 @@ bool client_buffer_is_in_flight(const kops *k)
 	return false;
 }
 
-/* Returns the first awaited buffer with an id up to `last` that was asked for at so many deaths. */
+/* Returns the first awaited buffer with an id up to `last` that was ASKED at `deaths` deaths or more. */
 static kops_buffer *find_awaited(const kops *k, uint64_t last, unsigned deaths)
 {
 	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {

@@ -37,7 +37,7 @@ struct victim {
 struct kind {
 	const char *name;
 	int (*trip)(struct victim *v);
-	unsigned every; /* in one of so many rounds */
+	unsigned every; /* made in one of `every` rounds */
 	double *us, spent_us;
 	size_t n, refused;
 };

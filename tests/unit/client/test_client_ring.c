@@ -119,7 +119,7 @@ static void end(struct fake *f, uint32_t n, uint64_t id)
 
 /* ---- The client's side ---- */
 
-/* Opens a handle with so many prepared jobs. */
+/* Opens a handle with n prepared jobs. */
 static kops *open_with(const struct fake *f, unsigned n, kops_job *jobs[])
 {
 	kops *k = fake_open(f);

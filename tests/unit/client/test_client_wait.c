@@ -243,7 +243,7 @@ static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
 	fake_stop(f);
 }
 
-/* Polls while others need the CPU, having slept for so long before. Returns for how long it sleeps now. */
+/* Polls while others need the CPU, having slept for before_us. Returns for how long it sleeps now. */
 static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
 {
 	struct waiter waiter = {0};
@@ -262,7 +262,7 @@ static int64_t sleeps_again_for(kops *k, int64_t before_us)
 	do {
 		slept_us = client_now_us();
 		for_us = sleeps_for(k, before_us, slept_us);
-	} while (client_now_us() - slept_us >= before_us); /* this thread lost its CPU for so long */
+	} while (client_now_us() - slept_us >= before_us); /* this thread lost its CPU for before_us */
 	return for_us;
 }
 

@@ -76,7 +76,7 @@ static const struct kernel_list *list_of(const struct op *op)
 	return strcmp(op->name, "gemm") == 0 ? &gemm : &none;
 }
 
-static unsigned short_runs; /* so many runs lack memory */
+static unsigned short_runs; /* number of runs that still lack memory */
 
 static void start(struct backend_device *dev, struct run *run)
 {
@@ -105,7 +105,7 @@ static struct run *poll(struct backend_device *dev)
 
 static const struct planner plain = {.kernels = list_of, .info.memory_bytes = UINT64_MAX};
 
-/* Returns which kernels of gemm a self-test disables, if so many pass. */
+/* Returns which kernels of gemm a self-test disables, if `passed` of them pass. */
 static uint64_t disabled_by_test(int passed, const char *failures)
 {
 	const struct backend backend = {.start = start, .poll = poll};

@@ -74,7 +74,7 @@ static void send_last(int connection, int fd)
 	close(fd);
 }
 
-/* Makes a connection whose other end is gone, with so many unread descriptors. */
+/* Makes a connection whose other end is gone, with n unread descriptors. */
 static int connection_with(unsigned n, int (*make)(void))
 {
 	int pair[2];

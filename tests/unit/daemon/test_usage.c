@@ -142,7 +142,7 @@ static void near(double share, double expected)
 		fail_msg("%g, not %g", share, expected);
 }
 
-/* Simulates work of so many ms every 10 ms, for so long. */
+/* Simulates `ms` of work every 10 ms, for during_ms. */
 static void work(struct load *l, uint64_t *now, unsigned ms, unsigned during_ms)
 {
 	for (unsigned at = 0; at < during_ms; at += 10) {

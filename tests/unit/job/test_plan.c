@@ -9,7 +9,7 @@
 #include "job/job.h"
 #include "job/plan.h"
 
-/* For each op. It has so many elements, which take equally long and may each be a part. */
+/* The planned time of each op, whose elements take equally long and may each be a part. */
 static double planned_us;
 static uint32_t planned_parts;
 
@@ -44,7 +44,7 @@ static void notify(struct backend_device *dev, void (*wake)(void *arg), void *ar
 static const struct backend host = {.kind = "cpu"};
 static const struct backend gpu = {.kind = "gpu", .notify = notify};
 
-/* Plans a job of so many ops. */
+/* Plans a job of n_ops ops. */
 static int try_plan(const struct backend *backend, unsigned n_ops, double us, uint32_t parts,
                     char why[WHY_BYTES])
 {

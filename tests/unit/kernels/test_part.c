@@ -238,7 +238,7 @@ static int never(const struct view *from, const struct view *to, const struct la
 	return -1;
 }
 
-/* Cuts into about so many parts, whatever the time. */
+/* Cuts into some number of parts, whatever the time. */
 static void cut_anyhow(const struct op_args *args, struct op_cut *cut)
 {
 	cut_by(&carrying, args, (double)(1 + pick(40)), pick(2) ? CARRIED_MAX : 64, cut);

@@ -170,7 +170,7 @@ static void test_failures_at_once_are_one(void **state)
 
 /* ---- Calls that are gone ---- */
 
-/* Calls itself to be so many frames deeper in the stack. */
+/* Calls itself to be `depth` frames deeper in the stack. */
 static __attribute__((noinline)) int leave(int depth)
 {
 	volatile char room[256] = {0};

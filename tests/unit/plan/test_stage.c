@@ -157,7 +157,7 @@ static void check(struct fixture *f, uint64_t direct_bytes)
 	assert_memory_equal(f->host, f->expected, sizeof f->host);
 }
 
-/* Returns a view of so many elements from `at` on, `step` apart. */
+/* Returns a view of n elements from `at` on, `step` apart. */
 static struct view line(uint64_t at, uint64_t n, int64_t step)
 {
 	return (struct view){.rank = 1, .offset = at * sizeof(float), .shape = {n}, .strides = {step}};

@@ -125,7 +125,7 @@ static size_t wide_request(uint8_t out[MESSAGE_BYTES_MAX])
 	return len;
 }
 
-/* Unpacks in steps of so many bytes, with the same result as at once. Returns how many steps. */
+/* Unpacks in steps of `bytes` bytes, with the same result as at once. Returns how many steps. */
 static unsigned unpack_in_steps(const uint8_t *data, size_t len, size_t bytes)
 {
 	static struct message_arena other;

@@ -174,7 +174,7 @@ static void costs_of_all_ops_count(void **state)
 	assert_string_equal(f->job->ops[1].pinned, "vector");
 }
 
-/* Checks that rows of so many floats from that byte on may lie on so many pages. */
+/* Checks how many pages rows of n floats may touch, from byte `offset` on. */
 static void check_pages(struct fixture *f, uint64_t offset, uint64_t n, unsigned pages)
 {
 	add_op(f, 1, 2, 3, n);

@@ -196,7 +196,7 @@ static void no_job_begins_while_kopsd_stops(void **state)
 
 /* ---- Jobs of many ops, made step by step ---- */
 
-/* Begins a long job, and goes on until so many steps are left. Returns how many steps it took. */
+/* Begins a long job, and goes on until `steps` steps are left. Returns how many steps it took. */
 static unsigned make_long(struct client *c, uint64_t id, unsigned steps)
 {
 	struct copies m;

@@ -14,7 +14,7 @@
 
 enum { TURNS = 200, LONG_NS = 20000, SHORT_NS = 5000 };
 
-/* A session with as many datagrams as it is told, each of which takes so long to read. */
+/* A session with a given number of datagrams, which each take a given time to read. */
 struct reader {
 	struct turns_place place;
 	unsigned left, taken;
