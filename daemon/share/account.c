@@ -8,7 +8,7 @@
 
 /* ---- Limits ---- */
 
-/* As numbers, in the order of the settings. */
+/* Limits as an array, in the order of the settings. */
 union limits {
 	struct user_limits of;
 	uint64_t number[CONFIG_LIMITS];
@@ -146,8 +146,8 @@ void account_ref(struct account *a)
 	a->refs++;
 }
 
-/* Also one whose turn ends with its last reference: the turn is charged to it. And one that waits for a turn.
- */
+/* An account also stays while it waits for a turn. During its turn it stays too, because the turn is charged to
+ * it when it ends. */
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
 	return all->turns->taking == &a->turns || !list_is_empty(&a->turns.places) ||
@@ -285,7 +285,7 @@ void account_refund(struct accounts *all, struct account *a, enum account_kind k
 
 /* ---- Replies ---- */
 
-/* Of what may be unread, where others leave something too. */
+/* The share of the unread bytes that each user with unread replies may have. */
 static uint64_t equal_share(const struct accounts *all, const struct account *user)
 {
 	const struct account *a;

@@ -15,12 +15,12 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-/* Of this thread: sends it the signal. */
+/* Sends the signal to this thread. */
 static _Thread_local timer_t timer;
 static _Thread_local bool has_timer;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* All it is for is to interrupt. */
+/* The signal only interrupts a call. */
 static void on_signal(int number)
 {
 	(void)number;

@@ -1,19 +1,20 @@
-/* closing.h: closing connections and clients' memory, in threads. Loop thread only. */
+/* closing.h: closes connections and clients' memory in threads. Loop thread only. */
 #ifndef KOPS_CLOSING_H
 #define KOPS_CLOSING_H
 
 #include "share/account.h"
 
 /*
- * Closes a connection of this user's or a memfd that came from it in a thread, of which a user has a few at
- * most. Nothing else that came from clients is in this process (receivers.h). A connection's end frees what
- * lies unread in it (0.2 ms where it is full), that of a memfd its pages, if nobody else has it. Sockets that
- * lie unread in a connection, however deep, may linger for as long as they were told to (SO_LINGER); a signal
- * ends that after a millisecond. account: NULL: not known; then it is closed by the caller's thread.
+ * Closes a connection or memfd of this user in a thread, of which a user has a few at most. kopsd has no other
+ * files from clients (receivers.h). If the account is NULL, the calling thread closes it.
  *
- * Of a user with more to be closed than others may still have, nothing is read: so a user alone takes half of
- * closing_max, n users take n / (n + 1) of it, and some is always left. Only refused connections can take the
- * rest, since whose they are shows too late; then none is taken for a while.
+ * Closing a connection frees what lies unread in it (0.2 ms if it is full). Closing a memfd frees its pages if
+ * nobody else has it. Sockets that lie unread in a connection, however deeply nested, may linger (SO_LINGER). A
+ * signal ends that after a millisecond.
+ *
+ * A user alone may have half of closing_max closes pending, n users n / (n + 1) of it. kopsd reads nothing from
+ * a user with more until they are done, so some is always left. Only refused connections can take the rest,
+ * because their user is known too late. kopsd then accepts none for a while.
  */
 void closing_add(struct accounts *all, struct account *account, int fd);
 

@@ -22,7 +22,7 @@
 
 /* ---- Receivers ---- */
 
-/* All it is for is to interrupt. */
+/* The signal only interrupts a call. */
 static void on_alarm(int number)
 {
 	(void)number;
@@ -91,15 +91,14 @@ static int receive_bytes(int sock, uint8_t *data, size_t *ret_len)
 }
 
 /*
- * Files that know seals are shared memory, whose close does nothing but free it. No other file system is asked
- * anything. 0 or an errno.
+ * Only shared memory has seals, and closing it only frees it. Other file systems are not called. 0 or an errno.
  */
 static int why_no_memfd(int fd)
 {
 	return fcntl(fd, F_GET_SEALS) < 0 ? errno : 0;
 }
 
-/* The connection is given up before anything else is closed, since that may be the end of this process. */
+/* Closes the connection before anything else, because this process may hang in a later close. */
 static void carry_out(int channel, int sock, const struct receive_order *order)
 {
 	static uint8_t data[MESSAGE_BYTES_MAX];
@@ -163,7 +162,7 @@ static void __attribute__((noreturn)) receiver_main(int channel)
 
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGALRM);
-	sigprocmask(SIG_UNBLOCK, &signals, NULL); /* whoever started kopsd may have blocked it */
+	sigprocmask(SIG_UNBLOCK, &signals, NULL); /* the parent of kopsd may have blocked it */
 	sigaction(SIGALRM, &interrupt, NULL);
 	while (receive_socket(channel, &order, sizeof order, &sock) == sizeof order) {
 		if (sock < 0)
@@ -177,7 +176,7 @@ static void __attribute__((noreturn)) receiver_main(int channel)
 
 /* ---- The spawner ---- */
 
-/* With its parent; at once, if that has ended already. */
+/* Ends this process when its parent ends, or now if the parent has ended. */
 static void end_with(pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -216,8 +215,7 @@ void spawner_main(void)
 	prctl(PR_SET_NAME, SPAWNER_NAME);
 	closefrom(CONTROL_FD + 1);
 	for (int fd = STDIN_FILENO; fd < CONTROL_FD; fd++)
-		close(fd); /* whoever waits for the end of kopsd's output does not wait for a receiver that
-		              hangs */
+		close(fd); /* so that a receiver that hangs does not keep kopsd's output open */
 	standard_fds_open();
 	while (receive_socket(CONTROL_FD, &byte, 1, &channel) == 1) {
 		if (channel < 0)

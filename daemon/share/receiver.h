@@ -1,13 +1,13 @@
 /*
- * receiver.h: a process that receives descriptors in kopsd's place, and what it and the loop tell each other.
+ * receiver.h: a process that receives descriptors in kopsd's place, and the messages between it and the loop.
  *
- * To remove a descriptor from a process's table calls the file's flush, also when others hold the file. A file
- * system of the sender's own (FUSE) may never answer that, and no signal ends the wait: the process could not
- * be killed, and would keep all that it has open. So nothing that a client sent gets into kopsd's own table
- * unless it is known to be a memfd, which has no flush.
+ * Closing a descriptor calls the file's flush, even if other processes have the file open. A file system of the
+ * sender's own (FUSE) may never answer that, and no signal ends the wait. The process could not be killed, and
+ * would keep all that it has open. So no descriptor from a client enters kopsd's own table unless it is known
+ * to be a memfd, which has no flush.
  *
- * kopsd starts a spawner, which is this program again. The spawner makes receivers, one for each socket that it
- * is sent. A receiver that hangs in a close has nothing of kopsd's. Both end when kopsd does.
+ * kopsd starts a spawner, which is this program again. The spawner makes a receiver for each socket that it is
+ * sent. A receiver that hangs in a close holds nothing of kopsd's. Both end when kopsd does.
  */
 #ifndef KOPS_RECEIVER_H
 #define KOPS_RECEIVER_H
@@ -15,27 +15,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* With a connection: what to do with the datagram that is the first in it. */
+/* Sent with a connection: what to do with its first datagram. */
 struct receive_order {
 	uint32_t bytes_max; /* a longer datagram is KOPS_E_PROTOCOL */
-	bool drops;         /* takes the bytes only: the kernel lets go of the descriptors, without flush */
+	bool drops;         /* read the bytes only: the kernel discards the descriptors, without flush */
 };
 
-/* The answer: this, then the datagram's bytes, and with them the descriptor if it is a memfd and came alone. */
+/* The answer. The datagram's bytes follow, with the descriptor if it is a memfd and came alone. */
 struct receive_report {
-	int32_t status; /* 0, or as of message_recv() */
+	int32_t status; /* 0, or an error of message_recv() */
 	uint32_t bytes; /* of the datagram */
-	uint32_t n_fds; /* that came with it, as far as is known */
-	int32_t error;  /* one came alone: errno of asking for its seals; 0: it is passed on */
-	bool lost;      /* there was no room for some of them */
+	uint32_t n_fds; /* descriptors that came with it, as far as is known */
+	int32_t error;  /* of a single descriptor: 0: it is passed on; else errno of reading its seals */
+	bool lost;      /* there was no room for some descriptors */
 	bool dropped;   /* as ordered */
-	bool closes;    /* it has some to close: a byte follows when that is done */
+	bool closes;    /* the receiver is closing descriptors; it sends a byte when that is done */
 };
 
-/* Runs this program as the spawner: its process, and the socket to send sockets by. 0 or an errno. */
+/* Starts this program as the spawner. Returns its process, and the socket that takes sockets. 0 or an errno. */
 int spawner_start(int *ret_socket, int *ret_pid);
 
-/* Whether this process is to be the spawner. To be asked first in main(). */
+/* Returns true if this process is to be the spawner. Must be called first in main(). */
 bool spawner_is_wanted(char **argv);
 void __attribute__((noreturn)) spawner_main(void);
 

@@ -93,7 +93,7 @@ static int order_receiver(struct receivers *all, int fd)
 	return all->spawner < 0 ? KOPS_E_CONNECT : message_send(all->spawner, (const uint8_t *)"", 1, &fd, 1);
 }
 
-/* Whether the spawner has the socket. */
+/* Returns true if the spawner has the socket. */
 static bool have_spawned(struct receivers *all, int fd)
 {
 	int rc = order_receiver(all, fd);
@@ -161,7 +161,7 @@ static void look_for_hung_soon(struct receivers *all, struct receiver *r);
 
 static void on_end(struct receiver *r);
 
-/* To an idle one. One whose process has ended meanwhile is found so. NULL: nobody can take it. */
+/* Gives the order to an idle receiver, and skips those whose process has ended. NULL: none can take it. */
 static struct receiver *give(struct receivers *all, const struct receive_order *order, int sock)
 {
 	for (unsigned i = 0; i <= IDLE_MAX; i++) {
@@ -210,7 +210,7 @@ static bool may_start(const struct account_receives *of)
 	return !list_is_empty(&of->waiting) && !of->worker && (!of->closer || of->closer->is_hung);
 }
 
-/* What waits of the user, if it need not wait for what came before. */
+/* Starts the user's waiting datagrams, as far as they need not wait for earlier ones. */
 static void start_next(struct receivers *all, struct account *a)
 {
 	while (may_start(&a->receives)) {
@@ -431,7 +431,7 @@ static void read_report(struct receiver *r)
 	c = CMSG_FIRSTHDR(&msg);
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
 		memcpy(&fd, CMSG_DATA(c), sizeof fd);
-	/* Where the kernel cut, it found no free descriptor in this process. */
+	/* If the kernel cut the descriptors off, this process has no free one. */
 	on_report(r, &report, data, fd, report.lost || (msg.msg_flags & MSG_CTRUNC));
 }
 
@@ -448,7 +448,7 @@ static void read_byte(struct receiver *r)
 		on_end(r);
 }
 
-/* What it takes is its user's time, as a turn is. */
+/* The time that this takes is charged to the user, like a turn. */
 static void on_channel(uv_poll_t *poll, int status, int events)
 {
 	struct receiver *r = poll->data;

@@ -39,7 +39,7 @@ static int rank(kops_priority priority)
 	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
 }
 
-/* Of one flow. */
+/* Orders jobs of one flow. */
 static bool job_goes_first(const struct sched_job *a, const struct sched_job *b)
 {
 	return a->priority != b->priority ? rank(a->priority) < rank(b->priority) : a->seq < b->seq;
@@ -73,7 +73,7 @@ static bool flow_goes_before(const struct fair_queue *queue, const struct fair_p
 	return a->vtime != b->vtime ? a->vtime < b->vtime : job_a->seq < job_b->seq;
 }
 
-/* ---- Queues whose first job may start ---- */
+/* ---- Queues that can start their first job ---- */
 
 /* Takes q out of the heap, if it is there. Call it before the first job of q, or what may follow, changes. */
 static void leave_heap(struct sched_queue *q)
@@ -149,7 +149,7 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 	s->devices[d].load++;
 }
 
-/* The caller lets the queue enter the heap again when all else is as it will be. */
+/* Removes a job. The caller lets the queue enter the heap again when all other state is final. */
 static void take_job_out(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
@@ -222,7 +222,7 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 	return false;
 }
 
-/* Of a started job that the device has given back: what it took more, or less, than it was charged for. */
+/* Corrects the charge of a job that the device has given back, from its estimate to the time it took. */
 static void settle_charge(struct sched *s, const struct sched_job *job)
 {
 	fair_charge(&s->devices[job->device].fair, &job->queue->flow->devices[job->device].party,

@@ -1,18 +1,20 @@
 /*
- * scheduler.h: who runs next on each device. Plain data and pure functions: no clock, no I/O, no locks.
+ * scheduler.h: decides which job runs next on each device. Plain data and pure functions: no clock, no I/O, no
+ * locks.
  *
- * Every session has queues; a queue is in order. Queues of one user (uid) form a flow. Between flows a
- * device is shared by estimated cost: each flow has a virtual time per device that advances by the cost
- * of what it was given, and the flow that is furthest behind goes next (start-time fair queuing, Goyal,
- * Vin and Cheng 1996). A flow that was idle, or whose jobs could not run, starts at the device's clock, so
- * neither saves up anything. When a job ends it is charged for how long it kept the device from others instead
- * of its estimate. A device without work forgets what each flow has had: its clock moves past all of them.
+ * Every session has queues; the jobs of a queue run in order. The queues of one user (uid) form a flow. Flows
+ * share a device by estimated cost (start-time fair queuing, Goyal, Vin and Cheng 1996). Each flow has a
+ * virtual time per device, which advances by the cost of the jobs that it was given. The flow that is furthest
+ * behind goes next. A flow that was idle, or whose jobs could not run, starts at the device's clock, so it
+ * saves nothing up.
  *
- * A job that can be paused between two ops is, when another's turn has come: it is charged for what it took so
- * far.
+ * When a job ends, its flow is charged for how long the job kept the device from others instead of its
+ * estimate. When a device runs out of work, its clock moves past all flows, so their past use is forgotten. A
+ * job that can be paused between two ops is paused when another flow should run; it is charged for the time it
+ * took so far.
  *
- * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it; LOW
- * waits until no flow has other work for the device.
+ * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it. LOW waits
+ * until no flow has other work for the device.
  */
 #ifndef KOPS_SCHEDULER_H
 #define KOPS_SCHEDULER_H
@@ -26,8 +28,9 @@
 #include "kops_types.h"
 
 #define SCHED_DEVICES_MAX 16
-#define SCHED_TURN_US     50e3 /* of a job, before another queue of the same flow goes on */
-/* To change jobs costs some 20 µs: a job is not paused sooner than this, for a short one and for a long one. */
+#define SCHED_TURN_US     50e3 /* time of a job, before another queue of the same flow continues */
+/* How long a job runs before it is paused, for a short and for a long waiting job. Changing jobs costs some 20
+ * µs. */
 #define SCHED_SLICE_MIN_US 50.0
 #define SCHED_SLICE_US     200.0
 
@@ -38,30 +41,30 @@ struct sched_job {
 	unsigned device; /* index */
 	kops_priority priority;
 	double cost_us;    /* estimate */
-	double left_us;    /* what backlogs count of it */
+	double left_us;    /* the part of cost_us that still counts in backlogs */
 	double took_us;    /* measured, before sched_finish() or sched_pause(); 0: unknown */
 	double started_at; /* virtual time of its flow when it was last started */
-	bool blocked;      /* a buffer of it is not there yet; see sched_unblock() */
-	bool may_pause; /* it may come back unfinished: those after it in its queue wait until it is through */
+	bool blocked;      /* waits for one of its buffers; see sched_unblock() */
+	bool may_pause;    /* it may come back unfinished, so later jobs of its queue wait until it ends */
 };
 
 struct sched_queue {
-	struct list_link link; /* in its flow, while it holds a job */
+	struct list_link link; /* in its flow, while the queue has waiting jobs */
 	struct sched_flow *flow;
 	struct list jobs; /* waiting, in order */
 	unsigned running; /* dispatched, not finished */
 	unsigned running_device;
-	bool running_may_pause; /* the last of these */
-	double backlog_us;      /* estimated, of what is left of waiting + running */
+	bool running_may_pause; /* whether the last of these may pause */
+	double backlog_us;      /* estimated time left of waiting and running jobs */
 	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
-	struct heap_node ready; /* in its flow's, while its first job may start */
+	struct heap_node ready; /* in its flow's heap, while its first job may start */
 };
 
-/* What a flow has of a device. It waits for the device while its heap of ready queues holds any. */
+/* A flow's use of one device. It waits for the device while its heap has ready queues. */
 struct sched_share {
 	struct fair_party party;
-	struct heap ready; /* the queue whose job goes first is first */
-	double backlog_us; /* estimated, of what is left of waiting + running */
+	struct heap ready; /* the queue with the next job is first */
+	double backlog_us; /* estimated time left of waiting and running jobs */
 	unsigned load;     /* waiting + running */
 };
 
@@ -76,26 +79,25 @@ struct sched {
 	uint64_t next_seq;
 	struct {
 		struct fair_queue fair; /* of sched_share.party */
-		double backlog_us;      /* estimated, of what is left of waiting + running */
+		double backlog_us;      /* estimated time left of waiting and running jobs */
 		unsigned load;          /* waiting + running */
-		unsigned waiting;       /* of these */
+		unsigned waiting;       /* of load, the waiting jobs */
 		unsigned flows_loaded;  /* flows with waiting or running jobs */
 	} devices[SCHED_DEVICES_MAX];
 };
 
-/* Queues a job at the end of queue, whose flow is set. The caller has filled device, priority, cost_us,
- * blocked. */
+/* Appends a job to a queue whose flow is set. The caller has set device, priority, cost_us and blocked. */
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job);
 
 /*
- * Starts the job that device should run next: it leaves its queue and is accounted for as running. choose is
- * asked first, NULL: nobody is. It returns the job, or one that waits too and has to start in its stead, or
- * NULL: none starts. It may take jobs out. Returns the started job, or NULL.
+ * Starts the next job of a device: removes it from its queue and counts it as running. Calls choose first,
+ * unless it is NULL. choose returns the job, another waiting job that must start instead, or NULL to start
+ * none. It may remove jobs. Returns the started job, or NULL.
  */
 struct sched_job *sched_next(struct sched *s, unsigned device,
                              struct sched_job *(*choose)(struct sched_job *next));
 
-/* The device of the last job of the queue that waits or runs; -1: there is none. */
+/* The device of the queue's last waiting or running job; -1: there is none. */
 static inline int sched_queue_device(const struct sched_queue *queue)
 {
 	const struct sched_job *last = list_last(&queue->jobs, struct sched_job, link);
@@ -105,31 +107,31 @@ static inline int sched_queue_device(const struct sched_queue *queue)
 	return queue->running ? (int)queue->running_device : -1;
 }
 
-/* A started job has run for a while: so much of its estimate is left. It is charged when it ends. */
+/* Notes that left_us of a running job's estimate are left. It is charged when it ends. */
 void sched_progress(struct sched *s, struct sched_job *job, double left_us);
 
-/* A started job has ended. */
+/* Call it when a started job has ended. */
 void sched_finish(struct sched *s, struct sched_job *job);
 
 /*
- * A started job has stopped before its end, with left_us of it to do: it is charged for what it took, and waits
- * again as the first of its queue.
+ * Call it when a started job has stopped before its end, with left_us of it left. It is charged for the time it
+ * took, and waits again as the first of its queue.
  */
 void sched_pause(struct sched *s, struct sched_job *job, double left_us);
 
-/* µs after its start from which on a started job should give way to the one that waits; INFINITY: not. No
- * sooner than the latter is long, within bounds. */
+/* Returns the µs after its start at which a started job should make way for the waiting one; INFINITY: never.
+ * That is no sooner than the waiting job is long, within bounds. */
 double sched_yields_after_us(const struct sched *s, const struct sched_job *started);
 
-/* The buffers of a waiting job are there by now. */
+/* Marks that the buffers of a waiting job are there. */
 void sched_unblock(struct sched *s, struct sched_job *job);
 
-/* Whether the flow has had more of some device than its share so far, which it must not escape from. */
+/* Returns true if the flow is ahead of its share of some device. It must not escape that by reconnecting. */
 bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow);
 
 /*
- * Whether the flow may queue no more on a device: its backlog is over the limit, and the flow's own is over an
- * equal share of that. So one flow that fills the device does not keep others out.
+ * Returns true if the flow may queue no more on a device: the device's backlog is over the limit, and the
+ * flow's own is over an equal share of the limit. So one flow that fills the device does not keep others out.
  */
 static inline bool sched_is_full(const struct sched *s, const struct sched_flow *flow, unsigned device,
                                  double limit_us)
@@ -139,10 +141,10 @@ static inline bool sched_is_full(const struct sched *s, const struct sched_flow 
 	return s->devices[device].backlog_us > limit_us && flow->devices[device].backlog_us > limit_us / flows;
 }
 
-/* Takes a waiting job out: cancelled, expired, its session gone. */
+/* Removes a waiting job, because it was cancelled, expired or lost its session. */
 void sched_remove(struct sched *s, struct sched_job *job);
 
-/* Calls visit for each waiting job; visit may take out or end that job, and no other. */
+/* Calls visit for each waiting job. visit may remove or end that job, but no other. */
 void sched_each_waiting(struct sched *s, void (*visit)(struct sched_job *job));
 
 #endif

@@ -20,7 +20,7 @@ uint64_t slow_cpu_ns(void)
 
 /* ---- Held, and released ---- */
 
-/* Those whose time is over. Returns when the next one's is; UINT64_MAX: there is none. */
+/* Releases users whose time is over. Returns when the next one's time ends; UINT64_MAX: none is held. */
 static uint64_t release_some(struct slow *slow, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;

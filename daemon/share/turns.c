@@ -54,7 +54,7 @@ static bool user_goes_first(const struct fair_queue *users, const struct turns_u
 	return u->is_new && u->party.vtime - users->clock < TURNS_AHEAD_NS;
 }
 
-/* For fair.h: who has had least, of those that go first if there are any. */
+/* For fair.h: the user who had least goes first, among those with new work if there are any. */
 static bool goes_before(const struct fair_queue *users, const struct fair_party *a, const struct fair_party *b)
 {
 	bool first_a = user_goes_first(users, user_of(a)), first_b = user_goes_first(users, user_of(b));
@@ -62,7 +62,7 @@ static bool goes_before(const struct fair_queue *users, const struct fair_party 
 	return first_a != first_b ? first_a : a->vtime < b->vtime;
 }
 
-/* From `now` on. Returns the time after it. */
+/* Takes a turn that begins at `now`. Returns the time after it. */
 static uint64_t take_turn(struct turns *t, uint64_t now)
 {
 	struct turns_user *u = user_of(fair_next(&t->users, goes_before));
@@ -110,13 +110,14 @@ bool turns_have_others(const struct turns *t, const struct turns_user *u, uint64
 	return turns_are_shared(t, now) || (t->latest != u && now - t->began_ns < TURNS_ALONE_NS);
 }
 
-/* Less than a slice ago the loop looked at the sockets, and nobody else is about who would have to wait. */
+/* Returns true if the loop looked at the sockets less than a slice ago, and no other user would have to
+ * wait. */
 static bool may_take_more(const struct turns *t, uint64_t began, uint64_t now)
 {
 	return !turns_are_shared(t, now) && now - began < TURNS_SLICE_NS;
 }
 
-/* From `began` on. Returns the time after them. */
+/* Takes turns from `began` on. Returns the time after them. */
 static uint64_t take_turns(struct turns *t, uint64_t began)
 {
 	uint64_t now = began;
@@ -137,8 +138,8 @@ static void on_idle(uv_idle_t *idle)
 }
 
 /*
- * What comes by memory costs 0.1 us to look at, sockets 1 us: one user alone has that looked at several times
- * for each look at these.
+ * Looking at shared memory costs 0.1 us, at sockets 1 us. So for a user alone, the loop looks at memory several
+ * times for each look at the sockets.
  */
 static void on_check(uv_check_t *check)
 {

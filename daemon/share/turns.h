@@ -1,27 +1,26 @@
 /*
- * turns.h: whose requests are read next. Loop thread only.
+ * turns.h: decides whose request is read next. Loop thread only.
  *
- * A session with something to read waits for its turn; one turn is one datagram, from the bytes to the reply or
+ * A session with something to read waits for its turn. A turn is one datagram, from the bytes to the reply or
  * the queued job, or a few runs of a ring. Users share the loop by the time that their turns take (start-time
- * fair queuing, as in scheduler.h), sessions of one user go round. So a user with a thousand busy sessions
- * delays another one's request by the turn at hand: after each the loop looks who else has come. A look costs 1
- * to 2 us, so while there is one user only it takes turns for a slice of time.
+ * fair queuing, as in scheduler.h); sessions of one user take turns in rotation. After each turn the loop looks
+ * for new work. So a user with a thousand busy sessions delays another's request by one turn. A look costs 1 to
+ * 2 us, so a user alone takes turns for a slice of time between looks.
  *
- * Who comes anew goes before those that have waited since their last turn, unless it has had much more than its
- * share: else somebody who wants little would pay for each request with a wait at the next one.
+ * A user with new work runs before users who were already waiting, unless it is far ahead of its share.
+ * Otherwise a user who wants little would pay for each request with a wait at the next one.
  *
- * Whose a connection is shows only when it is taken, so the door that takes everybody's shares the loop as one
- * more user: who is refused as often as it can connect does not take more of it than that. Whoever it was pays
- * too: a flood of connections is taken at the expense of what its user's sessions want, not of others'
- * connections.
+ * kopsd learns whose a connection is only when it accepts it. So the common listening socket (a door) shares
+ * the loop as one more user, and refused connections take no more than that share. Their users are charged too:
+ * a flood of connections costs its own user's sessions, not the connections of others.
  *
- * A turn should take 10 us at most. What takes longer is done in several, in which its session goes on before
- * others of its user, so that each user is midway in one thing at most.
+ * A turn should take at most 10 us. Longer work takes several turns, which the session gets before others of
+ * its user. So each user is in the middle of at most one thing.
  *
- * A user may be held: its sessions wait, and no turn comes, until it is released.
+ * A user may be held: its sessions wait and get no turn until it is released.
  *
- * A session that still waits when the loop looks again is not watched until its turn comes: the kernel would
- * name all that wait at every look.
+ * A session that still waits at the loop's next look is not watched until its turn. Otherwise the kernel would
+ * report all waiting sessions at every look.
  */
 #ifndef KOPS_TURNS_H
 #define KOPS_TURNS_H
@@ -34,55 +33,57 @@
 #include "base/list.h"
 
 #define TURNS_SLICE_NS 25000u
-/* So much more than its share a user may have had that goes first. */
+/* A user with new work goes first unless it is further ahead of its share than this. */
 #define TURNS_AHEAD_NS 200000u
-/* A user is alone when no other had a turn for so long. */
+/* A user is alone if no other had a turn for this long. */
 #define TURNS_ALONE_NS 20000000u
 
 struct turns_place;
 struct turns_user;
 
 struct turns {
-	uv_check_t check;          /* after the sockets were looked at */
-	uv_idle_t idle;            /* while any waits the loop does not sleep */
-	bool is_checking;          /* after which it is decided whether the loop may sleep */
-	struct fair_queue users;   /* with waiting sessions that are not held; by ns of the loop's time */
-	struct list watched;       /* places that wait since the last check, perhaps, and are watched still */
-	struct turns_user *taking; /* whose turn it is just now */
-	uint64_t began_ns;         /* when that turn did */
-	struct turns_user *latest; /* whose turn was the last one; it may be freed by now */
-	uint64_t alone_since_ns;   /* the first of its turns that no other user's came between */
-	/* Before turns are taken: whoever has come another way than by a socket is to wait. True: it did other
-	 * things that had come so. NULL: nothing does. */
+	uv_check_t check; /* runs after the loop looked at its sockets */
+	uv_idle_t idle;   /* keeps the loop from sleeping while any user waits */
+	bool is_checking; /* on_check() is running; it decides at its end whether the loop may sleep */
+	struct fair_queue
+	    users; /* users with waiting sessions that are not held; their cost is the loop's time in ns */
+	struct list watched;       /* places that began to wait since the last check and are still watched */
+	struct turns_user *taking; /* the user whose turn it is */
+	uint64_t began_ns;         /* when that turn began */
+	struct turns_user *latest; /* the user of the last turn; it may be freed */
+	uint64_t alone_since_ns;   /* start of its first turn since another user's */
+	/* Called before turns are taken: calls turns_wait() for work that did not come by a socket. Returns
+	 * true if it did other such work. May be NULL. */
 	bool (*look)(struct turns *turns);
-	/* A turn; true: it may have more to read. Neither it nor its user is freed within. */
+	/* Takes a turn. Returns true if there may be more to read. Frees neither the place nor its user. */
 	bool (*take)(struct turns_place *place);
-	/* It has to wait: until a turn of it says that there is no more, nobody needs to watch it. */
+	/* Stops watching a place that has to wait. It stays unwatched until a turn finds nothing more to
+	 * read. */
 	void (*unwatch)(struct turns_place *place);
 };
 
 /* A user, as part of an account. */
 struct turns_user {
-	struct fair_party party; /* waits while `places` holds any, unless it is held */
+	struct fair_party party; /* waits while there are places, unless the user is held */
 	struct list places;      /* waiting sessions, in order */
-	unsigned held;           /* by enum turns_reason; 0: it is not */
-	bool is_new;             /* it had no turn since it came to wait */
+	unsigned held;           /* bits of enum turns_reason; 0: not held */
+	bool is_new;             /* it has had no turn since it began to wait */
 };
 
 /* Why a user is held. */
 enum turns_reason {
-	TURNS_CLOSING = 1, /* much of it has yet to be closed: share/closing.h */
+	TURNS_CLOSING = 1, /* many descriptors are yet to be closed: share/closing.h */
 	TURNS_SLOW = 2,    /* its sockets are slow: share/slow.h */
 };
 
-/* A session or a door, as part of one. Its user is set before it waits. */
+/* The part of a session or door that waits for turns. Its user is set before it waits. */
 struct turns_place {
-	struct list_link link;    /* among its user's, while it waits */
-	struct list_link watched; /* among turns.watched */
+	struct list_link link;    /* in its user's places, while it waits */
+	struct list_link watched; /* in turns.watched */
 	struct turns_user *user;
 	bool unwatched;
 	bool midway;                             /* its next turn goes before others of its user */
-	bool (*take)(struct turns_place *place); /* instead of turns.take; NULL: that */
+	bool (*take)(struct turns_place *place); /* called instead of turns.take, unless NULL */
 };
 
 static inline bool turns_place_waits(const struct turns_place *place)
@@ -90,7 +91,7 @@ static inline bool turns_place_waits(const struct turns_place *place)
 	return list_has(&place->link);
 }
 
-/* Whether any user waits for a turn, and may have one. */
+/* Returns true if a user waits for a turn and is not held. */
 static inline bool turns_are_wanted(const struct turns *turns)
 {
 	return !list_is_empty(&turns->users.waiting);
@@ -99,35 +100,34 @@ static inline bool turns_are_wanted(const struct turns *turns)
 void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_place *place),
                 void (*unwatch)(struct turns_place *place));
 
-/* It has something to read: it waits for its turn, if it does not yet. */
+/* Makes a place with something to read wait for its turn, unless it does already. */
 void turns_wait(struct turns *turns, struct turns_place *place);
 
-/* As above, for one that is new: with it its user comes anew, also in a turn of its own, if no other of its
- * places waits. */
+/* The same for a new place. Also marks the user as new, unless another of its places is waiting. */
 void turns_wait_anew(struct turns *turns, struct turns_place *place);
 
-/* It goes, or must not be read for now. */
+/* Stops waiting: the place is freed, or must not be read for now. */
 void turns_leave(struct turns_place *place);
 
-/* Whether the loop's time is the user's just now: it is its turn, or nobody waits for one. */
+/* Returns true if the loop's time is charged to the user: it is its turn, or nobody waits for one. */
 bool turns_pays(const struct turns *turns, const struct turns_user *user);
 
-/* No turn of the user's begins before turns_release() for each of the reasons. Both may be called again. */
+/* A held user gets no turn until turns_release() was called for each reason. Both may be called repeatedly. */
 void turns_hold(struct turns_user *user, enum turns_reason why);
 void turns_release(struct turns *turns, struct turns_user *user, enum turns_reason why);
 
-/* Whether more than one user had turns of late. */
+/* Returns true if more than one user had turns recently. */
 bool turns_are_shared(const struct turns *turns, uint64_t now);
-/* Whether another user than this one had. */
+/* Returns true if a user other than this one had. */
 bool turns_have_others(const struct turns *turns, const struct turns_user *user, uint64_t now);
 
-/* The turn at hand is this user's expense too, if it is not anyway. */
+/* Charges the current turn to this user too, unless it is its own. */
 void turns_charge(struct turns *turns, struct turns_user *user);
 
-/* Work for this user outside its turns took so long. */
+/* Charges ns of work outside its turns to this user. */
 void turns_add(struct turns *turns, struct turns_user *user, uint64_t ns);
 
-/* Whether the user has had more than its share so far, which it must not escape from. */
+/* Returns true if the user is ahead of its share. It must not escape that by reconnecting. */
 bool turns_is_ahead(const struct turns *turns, const struct turns_user *user);
 
 #endif

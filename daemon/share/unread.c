@@ -46,7 +46,7 @@ static void forget_unread(struct unreads *all, struct unread *u)
 
 /* ---- Looking ---- */
 
-/* What its client has not read is memory of our end's still. */
+/* Data that a client has not read still counts as our end's memory. */
 static bool is_read(const struct unread *u)
 {
 	int bytes;

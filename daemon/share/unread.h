@@ -1,15 +1,15 @@
 /*
- * unread.h: descriptors that wait unread at clients. Loop thread only.
+ * unread.h: descriptors that clients have not read yet. Loop thread only.
  *
- * The kernel lets one user's processes have only so many descriptors under way: as many as the sender may have
- * open (RLIMIT_NOFILE). Beyond that no client gets lent memory or a ring, whoever leaves them unread; and a
- * socket keeps what was sent until its owner closes it, also when the session has long ended. So they are
- * counted by user, and the connection of a session that ended with some unread stays open until they are read
- * or the client's end of it is closed.
+ * The kernel lets one user's processes send only as many descriptors as the sender may have open
+ * (RLIMIT_NOFILE) before they are read. Beyond that no client gets lent memory or a ring, whoever leaves
+ * descriptors unread. A socket keeps what was sent until its owner closes it, even after the session has ended.
+ * So kopsd counts them by user. If a session ends with some unread, its connection stays open until they are
+ * read or the client closes its end.
  *
- * Like closing_add(), it leaves some to everybody: a user alone may leave half of unread_fds_max, n users
- * n / (n + 1) of it. That a client has read is known only when we look: at its next one, when the limit is met,
- * and after a while.
+ * Like closing_add(), this leaves some for everybody: a user alone may leave half of unread_fds_max, n users n
+ * / (n + 1) of it. kopsd learns what a client has read only by looking: at the client's next descriptor, when
+ * the limit is met, and after a while.
  */
 #ifndef KOPS_UNREAD_H
 #define KOPS_UNREAD_H
@@ -18,37 +18,37 @@
 
 #include "share/account.h"
 
-/* Of one connection; private but for `kept`. */
+/* Unread descriptors of one connection. Private, except `kept`. */
 struct unread {
 	struct list_link link;  /* in unreads.all */
-	struct unread **holder; /* the session's pointer here; NULL: it ended */
+	struct unread **holder; /* the session's pointer to this; NULL: the session ended */
 	struct account *account;
 	int fd;
 	unsigned n;
-	unsigned kept; /* of these: that the socket has not taken yet */
+	unsigned kept; /* of n, those that the socket has not taken yet */
 };
 
 struct unreads {
 	struct accounts *accounts;
-	struct list all; /* looked at last: at the end */
+	struct list all; /* the one looked at last is last */
 	uv_timer_t timer;
 	uint64_t look_ms;
 };
 
 void unreads_init(struct unreads *all, uv_loop_t *timers, struct accounts *accounts);
-/* Closes all connections that stayed open. No session may be there. */
+/* Closes all connections that stayed open. There must be no sessions. */
 void unreads_clear(struct unreads *all);
 
 /*
- * Another descriptor goes to this user by the connection fd, and counts. *holder is NULL where it has read all,
- * as far as we know. False: too many wait unread, or there is no memory.
+ * Counts one more descriptor for this user on the connection fd. *holder is NULL if the client has read all, as
+ * far as is known. Returns false if too many wait unread, or if out of memory.
  */
 bool unread_add(struct unreads *all, struct unread **holder, struct account *account, int fd);
-/* For the client. */
+/* The error message for the client. */
 extern const char unread_why[];
-/* It could not be sent. */
+/* Uncounts a descriptor that could not be sent. */
 void unread_take_back(struct unreads *all, struct unread *unread);
-/* The session ends: its connection is closed, now or later. NULL allowed. */
+/* Ends the session's use: its connection is closed, now or later. NULL allowed. */
 void unread_leave(struct unreads *all, struct unread *unread, struct account *account, int fd);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define BY_CPUS_MAX 4u
 #define TURN_US     1000.0
-/* So many threads with the usual 8 MiB each would take much of an address space that is limited. */
+/* The usual 8 MiB for each thread would take much of a limited address space. */
 #define STACK_BYTES (256u << 10)
 
 struct workers {
@@ -96,7 +96,7 @@ static void hand_over(struct workers *w, struct task *task)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* Those whose turn should end for another user's task. */
+/* Asks tasks to stop if another user's task should run. */
 static void ask_to_yield(struct workers *w)
 {
 	for (unsigned i = 0; i < w->working; i++) {
@@ -118,7 +118,8 @@ static void begin_task(struct workers *w, struct task *task)
 		hand_over(w, task);
 }
 
-/* Whether one is at leisure. Else one is started; where it cannot be, the next task tries again. */
+/* Returns true if a thread is idle, after it started one if needed. If that fails, the next task tries
+ * again. */
 static bool has_thread(struct workers *w)
 {
 	if (w->working == w->n_threads && w->n_threads < w->n_most)
