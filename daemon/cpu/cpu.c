@@ -94,14 +94,15 @@ static void fill_info(struct backend_device *dev)
 	dev->info.kept_workspace_max_bytes = KEPT_WORKSPACE_BYTES;
 }
 
-/* Of OpenBLAS, though in none of its headers: a buffer for a call of it, or for one of its threads. */
+/* Internal functions of OpenBLAS, in none of its headers: a buffer for one call, or for one thread. */
 void *blas_memory_alloc(int position) __attribute__((weak));
 void blas_memory_free(void *buffer) __attribute__((weak));
 
 /*
- * OpenBLAS takes a buffer when it starts a thread and when more callers are in it than ever before, keeps it,
- * and waits for ever where there is no room for it. So all that it will need is taken here: callers are the
- * device's thread and the loop. Threads that are there may not have begun, so there must be room for all.
+ * OpenBLAS takes a buffer for each thread that it starts, and for each caller beyond the most it ever had. It
+ * keeps them, and waits forever if there is no room. So all that it will need is taken here; the callers are
+ * the device's thread and the loop. Threads that exist may not have taken theirs, so there must be room for
+ * all.
  */
 static int start_blas(unsigned threads, char why[WHY_BYTES])
 {
@@ -219,7 +220,7 @@ static double now_us(void)
 	return (double)clock_ns() / 1e3;
 }
 
-/* What the parts of an op hand on, with the run until the last of them. */
+/* What each part of an op passes to the next; freed after the last part. */
 struct carried {
 	uint64_t bytes;
 	_Alignas(64) char memory[];
@@ -332,7 +333,7 @@ static struct run *cpu_poll(struct backend_device *dev)
 	return list_take(&dev->done, struct run, link);
 }
 
-/* What may be claimed, against the limit for all programs that share it. */
+/* The memory that may be claimed, within the limit for all programs that share it. */
 static void cpu_sense(const struct backend_device *dev, struct device_sensors *ret)
 {
 	uint64_t room = host_memory_room();

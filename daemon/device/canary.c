@@ -110,7 +110,7 @@ static void fill_numbers(struct canary *c, char *at, const char *end, kops_dtype
 		store(at, dtype, next_random(c));
 }
 
-/* Of any other kind, which ops only move: whatever bits. */
+/* Fills data of other kinds, which ops only move, with random bits. */
 static void fill_bytes(struct canary *c, char *at, const char *end)
 {
 	for (; at < end; at++)
@@ -190,7 +190,7 @@ bool canary_is_right(const struct canary *c)
 	return true;
 }
 
-/* A device whose kernels are tested, on its own thread. */
+/* A device whose kernels are tested on its own thread. */
 struct subject {
 	const struct backend *backend;
 	struct backend_device *dev;
@@ -231,7 +231,7 @@ static enum verdict test_sample(const struct subject *s, const struct kernel *ke
 	for (unsigned tries = 0; c && verdict == NOT_TRIED && tries < TRIES && takes(kernel, c); tries++) {
 		if (!run_through(s, canary_prepare(c, kernel->name)))
 			return BROKEN; /* the run is still out: leak it, the device is given up */
-		/* A lack of memory just now says nothing about the kernel. */
+		/* Running out of memory says nothing about the kernel. */
 		if (c->run.status != KOPS_E_NOMEM)
 			verdict = canary_is_right(c) ? PASSED : FAILED;
 	}

@@ -15,9 +15,9 @@
 #include "share/turns.h"
 
 /*
- * After handing over a run that should take less than this, the loop thread looks for its end (and for
- * requests) without sleeping. Waking it through the eventfd costs more than the run itself. Not with fewer CPUs
- * than this: there it would take the client's place, and every message would go from one CPU to the other.
+ * After handing over a run that should take less than SHORT_RUN_US, the loop thread polls for its end and for
+ * requests. Waking it through the eventfd costs more than the run itself. With fewer than LOOK_OUT_CPUS CPUs it
+ * does not poll, because that would take the client's CPU and move every message between CPUs.
  */
 #define LOOK_OUT_CPUS  4
 #define SHORT_RUN_US   100.0
@@ -45,8 +45,9 @@ static void finish_run(struct device *d, const struct device_work *work, uint64_
 static void on_look_out(uv_idle_t *idle);
 
 /*
- * Where users share the loop, no longer than TELL_NS: the rest waits until requests were read. One user alone
- * would only have its clients woken for parts of what it waits for.
+ * Calls done() of finished work. If users share the loop, it stops after TELL_NS, and the rest waits until
+ * requests were read. For a user alone it does not stop, since that would only wake clients for part of what
+ * they wait for.
  */
 static void finish_some(struct device *d)
 {
@@ -280,7 +281,7 @@ void device_submit(struct device *d, struct device_work *work)
 	}
 }
 
-/* With nothing in its inbox the device's thread leaves the backend alone. */
+/* The device's thread does not use the backend while its inbox is empty. */
 bool device_run_now(struct device *d, struct device_work *work)
 {
 	if (d->work_out || device_can_hang(d))

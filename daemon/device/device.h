@@ -1,10 +1,10 @@
 /*
- * device.h: one device and its thread. The only place where work crosses threads.
+ * device.h: a device and its thread. Work crosses threads only here.
  *
- * The loop thread hands over struct device_work; the device thread executes it and hands it back; its
- * done() runs on the loop thread again. In between the device thread only borrows it.
+ * The loop thread hands over struct device_work. The device thread executes it and hands it back, and done()
+ * runs on the loop thread. In between the device thread only borrows the work.
  *
- * A device whose self-tests leave no working kernel, or whose backend does not open, is never opened.
+ * A device is not opened if its backend does not open, or if its self-tests leave no working kernel.
  */
 #ifndef KOPS_DEVICE_H
 #define KOPS_DEVICE_H
@@ -18,44 +18,44 @@
 
 struct canary;
 
-/* Kept by those who end jobs, and make and free buffers. */
+/* Updated by the code that ends jobs and makes and frees buffers. */
 struct device_stats {
-	uint64_t jobs_done, jobs_failed; /* failed: all that were not done, cancelled ones too */
+	uint64_t jobs_done, jobs_failed; /* failed: all that did not succeed, cancelled ones too */
 	uint64_t resident_bytes;
-	double busy_us;   /* of jobs that came back: device.c's */
+	double busy_us;   /* of jobs that came back; set by device.c */
 	struct load load; /* likewise */
 };
 
 struct device {
-	/* What it is, from device_open() on. */
+	/* Set by device_open(), constant afterwards. */
 	char name[16];
 	const struct backend *backend;
-	struct backend_device *dev; /* also struct memory's owner, of RESIDENT memory here */
+	struct backend_device *dev; /* also the owner (struct memory) of RESIDENT memory on this device */
 	const struct planner *planner;
 	const struct device_info *info; /* the planner's */
 	const char *disabled_kernels;   /* "" or "gemm/cublas,softmax/online" */
 
-	/* What it has. For others to read. */
+	/* Current state, for others to read. */
 	unsigned runs_out; /* jobs and canary */
-	unsigned work_out; /* those, and tasks */
-	double planned_us; /* of the runs out */
+	unsigned work_out; /* runs and tasks */
+	double planned_us; /* of the runs that are out */
 	bool canary_out;
 	struct device_stats stats;
 
-	const struct turns *turns; /* of the loop; NULL: it serves nobody else */
+	const struct turns *turns; /* of the loop; NULL: the loop serves nobody else */
 
-	/* device.c's own */
+	/* Private to device.c. */
 	struct device_thread thread;
-	struct device_work *back; /* from the thread, oldest first; done() was not called yet */
-	uv_poll_t woken; /* by the thread; not a uv_async_t, which spins where its sender was preempted */
+	struct device_work *back; /* returned by the thread, oldest first; done() has not been called */
+	uv_poll_t woken; /* raised by the thread; a uv_async_t would spin if its sender was preempted */
 	uv_idle_t look_out;
 	struct spin spin;
 	uint64_t look_until_ns;
-	bool looks_anew; /* from the next look on, for LOOK_OUT_NS */
+	bool looks_anew; /* look for LOOK_OUT_NS from the next look on */
 	bool may_look_out;
 	unsigned open_handles;
-	uint64_t oldest_ns;  /* when the device last got a run back, or its first run out */
-	double told_busy_us; /* the most that device_busy_us() ever said */
+	uint64_t oldest_ns;  /* when the device last returned a run, or when its first run went out */
+	double told_busy_us; /* the largest value that device_busy_us() returned */
 	struct canary *canary;
 	struct device_work canary_work;
 	bool canary_right;
@@ -66,7 +66,7 @@ struct device {
 
 /*
  * Opens device `index` of a backend, tests its kernels, starts its thread and its first canary. Blocks (a CUDA
- * context takes 0.2 to 1.6 s): for start-up. name: "gpu0", "cpu".
+ * context takes 0.2 to 1.6 s), so call it at the start only. name: "gpu0", "cpu".
  */
 int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
                 unsigned threads, struct device **ret_device, char why[WHY_BYTES]);
@@ -77,35 +77,34 @@ void device_close(struct device *device);
 /* Hands over work, in order. Loop thread. */
 void device_submit(struct device *device, struct device_work *work);
 
-/* Whether the loop looks for the end of a run, without sleeping. */
+/* Returns true while the loop polls for the end of a run instead of sleeping. */
 static inline bool device_looks_out(const struct device *device)
 {
 	return uv_is_active((const uv_handle_t *)&device->look_out);
 }
 
-/* While it does: calls done() of those that are through by now. True: there were some. Loop thread. */
+/* While the loop polls: calls done() of finished work. Returns true if there was any. Loop thread. */
 bool device_look(struct device *device);
 
-/* Whether others have turns before done() of the rest is called. */
+/* Returns true if finished work waits for its done() until other users had turns. */
 static inline bool device_waits_to_tell(const struct device *device)
 {
 	return device->back;
 }
 
 /*
- * Instead, where the device computes at once and has nothing to do: the run is through when this returns, and
- * done() was called. Saves two changes of thread, which take longer than a short run; the loop waits for it.
- * False: not here or not now. Loop thread.
+ * Runs the work within this call, done() included, if the device computes at once and is idle. That saves two
+ * changes of thread, which take longer than a short run. Returns false if it did not. Loop thread.
  */
 bool device_run_now(struct device *device, struct device_work *work);
 
 /*
- * The run that a device of the kind that computes at once is at pauses before its next part when this time has
- * come. Each run starts without. Loop thread.
+ * Asks for a pause: the current run, of a device that computes at once, pauses before its next part from this
+ * time on. Every run starts without such a time. Loop thread.
  */
 void device_pause_at(struct device *device, uint64_t ns);
 
-/* Whether the run, which is planned, may come back before it is through. Then nothing of its lane may follow it
+/* Returns true if the planned run may come back unfinished. Then no run of its lane may be handed over after it
  * yet. */
 static inline bool device_may_pause(const struct device *device, const struct run *run)
 {
@@ -114,7 +113,8 @@ static inline bool device_may_pause(const struct device *device, const struct ru
 	return works_by_itself ? !run_is_one_slice(run) : run->n_ops > 1 || run->ops[0].cut.n_parts > 1;
 }
 
-/* Whether to hand over another run: it is worth it, and what is out is not planned to take long. */
+/* Returns true if another run should be handed over: that saves time, and the runs out are not planned to take
+ * long. */
 static inline bool device_has_room(const struct device *device)
 {
 	const struct device_info *info = device->info;
@@ -123,40 +123,40 @@ static inline bool device_has_room(const struct device *device)
 	       (device->runs_out < info->depth && device->planned_us < info->depth_us);
 }
 
-/* Bytes of its memory that RESIDENT buffers do not hold. These are admitted up to that, by buffer.c. */
+/* Bytes of its memory without those of RESIDENT buffers. buffer.c admits new buffers up to that. */
 static inline uint64_t device_room_bytes(const struct device *device)
 {
 	return device->info->memory_bytes - device->stats.resident_bytes;
 }
 
-/* It works by itself, as a GPU does, and so might stop. */
+/* Returns true for devices that work on their own, as a GPU does, and so might stop. */
 static inline bool device_can_hang(const struct device *device)
 {
 	return device->backend->notify != NULL;
 }
 
-/* Without the canary. */
+/* The number of jobs out, without the canary. */
 unsigned device_jobs_out(const struct device *device);
-/* What the job that it is at has taken since the device last got one back; 0: it is at none. */
+/* How long the current job has run since the device last returned one; 0: there is none. */
 double device_live_us(const struct device *device);
-/* With that. Never less than it was: monitors take differences. */
+/* Busy time, including the current job's. It never decreases, because monitors take differences. */
 double device_busy_us(struct device *device);
-/* With that too: the share of the last second or so in which it had a job. */
+/* The share of about the last second in which the device had a job, including the current one. */
 double device_load(const struct device *device);
 
 /*
- * Health. A canary is a small gemm with a known answer that goes the way of every job. The device is healthy
- * when the last one was right and none is overdue; one is not overdue while other runs are out and young
- * (hang_ns; the CPU cannot hang).
+ * Health. A canary is a small gemm with a known answer that takes the path of every job. The device is healthy
+ * if the last canary was right and none is overdue. A canary is not overdue while other runs are out for less
+ * than hang_ns. The CPU cannot hang.
  */
-void device_start_canary(struct device *device); /* nothing if one is out */
-/* Runs are out on such a device and none has come back for hang_ns. */
+void device_start_canary(struct device *device); /* does nothing if one is out */
+/* Returns true if the device can hang, has runs out, and has returned none for hang_ns. */
 bool device_is_hung(const struct device *device, uint64_t hang_ns);
 bool device_is_healthy(const struct device *device, uint64_t hang_ns);
 uint64_t device_canary_age_ns(const struct device *device);
-/* The sentence of a canary that came back with KOPS_E_FAULT; NULL: none did. */
+/* The error of a canary that came back with KOPS_E_FAULT; NULL: none did. */
 const char *device_fault(const struct device *device);
-/* fn(arg) runs after each canary. */
+/* Sets fn(arg) to run after each canary. */
 void device_on_canary(struct device *device, void (*fn)(void *arg), void *arg);
 
 #endif

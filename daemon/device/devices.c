@@ -22,7 +22,7 @@ static const struct module modules[DEVICE_KINDS] = {
 #undef X
 };
 
-/* What came of a module. */
+/* The result of loading a module. */
 struct loaded {
 	const struct backend *backend; /* NULL: none */
 	unsigned n;                    /* devices */
@@ -40,8 +40,8 @@ struct opening {
 /* ---- Modules ---- */
 
 /*
- * A module lies beside the binary in a build tree and in one fixed directory when installed. Nothing else is
- * searched: who can write there can replace kopsd itself.
+ * A module is beside the binary in a build tree, and in one fixed directory when installed. kopsd searches
+ * nowhere else, because a user who can write there could replace kopsd itself.
  */
 static void *open_file(const char *file, char why[WHY_BYTES])
 {

@@ -1,4 +1,4 @@
-/* devices.h: which devices kopsd serves, from the setting of that name; and the modules that bring them. */
+/* devices.h: opens the devices named by the setting `devices`, and the modules that provide them. */
 #ifndef KOPS_DEVICES_H
 #define KOPS_DEVICES_H
 
@@ -9,12 +9,12 @@
 struct devices {
 	struct device *list[DEVICES_MAX];
 	unsigned n;
-	const struct backend *pinning; /* whose memory can be registered for DMA; NULL: none */
+	const struct backend *pinning; /* a backend that can register memory for DMA; NULL: none */
 };
 
 /*
- * Opens the devices that the setting names, and the modules where they are asked for. KOPS_E_INVALID,
- * KOPS_E_DEVICE and what a device answers, with a sentence in why; those opened so far are in *ret.
+ * Opens the devices that the setting names, and their modules. KOPS_E_INVALID, KOPS_E_DEVICE and errors of
+ * devices, with a sentence in why; *ret then has those opened so far.
  */
 int devices_open(uv_loop_t *loop, const struct config *config, struct devices *ret, char why[CONFIG_WHY_BYTES]);
 

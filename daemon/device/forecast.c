@@ -7,13 +7,14 @@
  */
 #define SPIN_AROUND_NS 300000u
 #define SPIN_SHARE     8
-/* It has the loop look out so long and this share of the plan before, and as long as it spins itself. A virtual
- * machine may need most of that to wake the loop. */
+/* How long before the planned end the device's thread wakes the loop: this time plus this share of the plan,
+ * the same as it spins itself. A virtual machine may need most of that to wake the loop. */
 #define CALL_NS    300000u
 #define CALL_SHARE 16
 /*
- * Neither thread sleeps in a run of up to so long whose caller spins: a CPU that slept for some milliseconds
- * forgot the driver, and the next launch would take 10 µs longer. What lasts longer does not gain by that.
+ * If the client spins, neither thread sleeps in runs of up to this length. A CPU that slept for some
+ * milliseconds has lost the driver from its caches, and the next launch would take 10 µs longer. Longer runs do
+ * not gain by spinning.
  */
 #define WATCHED_NS 8000000u
 

@@ -1,6 +1,6 @@
 /*
- * forecast.h: when the next of a device's runs should end, by plan. Its thread sleeps while none is near its
- * end.
+ * forecast.h: when a device's next run should end, by its plan. The device's thread sleeps while no run is near
+ * its end.
  */
 #ifndef KOPS_FORECAST_H
 #define KOPS_FORECAST_H
@@ -8,21 +8,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* While runs are out a sleep ends by itself, so that a fault which wakes nobody is seen. */
+/* The longest sleep while runs are out, so that a fault which wakes nobody is noticed. */
 #define SLEEP_OUT_NS 20000000u
 
 struct forecast {
 	unsigned out;           /* runs */
-	uint64_t planned_ns;    /* what they take, one after the other */
-	uint64_t due_ns;        /* when they should all be through */
-	uint64_t next_ns;       /* when the next should be */
-	bool next_is_known;     /* from the same run's times before */
-	uint64_t spin_ns;       /* around next_ns, instead of sleeping */
-	uint64_t call_ns;       /* before next_ns the loop is called */
-	uint64_t called_for_ns; /* the next_ns for which it was */
+	uint64_t planned_ns;    /* their planned time, one after the other */
+	uint64_t due_ns;        /* when all should have ended */
+	uint64_t next_ns;       /* when the next should end */
+	bool next_is_known;     /* known from earlier times of the same run */
+	uint64_t spin_ns;       /* spin this long before and after next_ns instead of sleeping */
+	uint64_t call_ns;       /* wake the loop this long before next_ns */
+	uint64_t called_for_ns; /* the next_ns that the loop was last woken for */
 };
 
-/* repeats: it took so long before. watched: its caller looks for its end without sleeping. */
+/* repeats: plan_ns is the time that this run took before. watched: the loop polls for its end. */
 void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool repeats, bool watched);
 
 static inline void forecast_ended(struct forecast *f, uint64_t plan_ns)
@@ -31,20 +31,19 @@ static inline void forecast_ended(struct forecast *f, uint64_t plan_ns)
 	f->planned_ns -= plan_ns;
 }
 
-/* After those that ended together. */
+/* Call it after runs that ended together. */
 void forecast_left(struct forecast *f, uint64_t now);
 
-/* With runs out: how long to sleep, ns; 0: the end of one is near. */
+/* While runs are out: how long to sleep, in ns; 0: the end of one is near. */
 uint64_t forecast_nap_ns(const struct forecast *f, uint64_t now);
 
 /*
- * Whether one may end within a sleep of so many ns, so that the device has to wake the thread: its call would
- * keep the driver busy just when the next run is to be started.
+ * Returns true if a run may end within a sleep of ns, so that the device must wake the thread. That call keeps
+ * the driver busy just when the next run should start.
  */
 bool forecast_may_end_in(const struct forecast *f, uint64_t now, uint64_t ns);
 
-/* Until when the loop should be awake from now on, since the end of a run is near; says so once. 0: it need
- * not. */
+/* Returns until when the loop should stay awake for the end of a run, once for each end. 0: it need not. */
 uint64_t forecast_call_until_ns(struct forecast *f, uint64_t now);
 
 #endif

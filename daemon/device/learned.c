@@ -9,15 +9,15 @@
 #define FIRST_TRIAL   9   /* job of a shape */
 #define TRIALS        3   /* of a kernel; the shortest counts, since others' jobs can only make it longer */
 #define CONFIRMATIONS 2   /* further ones of the first choice where another kernel was faster */
-#define DOUBT         1.5 /* a kernel may be so much faster than expected */
+#define DOUBT         1.5 /* a kernel may be faster than expected by this factor */
 #define NO_CANDIDATE  LEARNED_CANDIDATES_MAX
 #define ALIGNMENT     16 /* bytes: the widest access of one thread, and what TMA asks for */
 #define US_MAX        1e12
 #define NO_KERNEL     SIZE_MAX
 /*
- * How much faster than the first choice another kernel has to be to take its place. Ops in jobs that can be no
- * trials go by what such an op showed alone, without what some kernels gain as they begin during the op before:
- * on an H200 simt 2 µs more than cublas.
+ * How much faster than the first choice another kernel must be to replace it. Jobs that cannot be trials use
+ * what an op alone showed. That misses what some kernels gain by beginning during the previous op: on an H200
+ * simt gains 2 µs more than cublas.
  */
 #define GAIN          0.02
 #define MIXED_GAIN    0.03
@@ -43,7 +43,7 @@ struct learned {
 	struct entry entries[SETS * WAYS];
 };
 
-/* Of all tables: a trial may outlast the one it began in. */
+/* Counts the rounds of all tables, because a trial may outlast the round that it began in. */
 static uint64_t rounds;
 
 struct learned *learned_new(const struct learned_owner *owner)
@@ -84,8 +84,8 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
 }
 
 /*
- * Of an op alone in its job, or of one that is not. Two shapes of one op and one hash share what was measured:
- * one of them may be slow, not wrong.
+ * Hashes the shape of an op that is alone in its job, or one of many. If two shapes of an op have the same
+ * hash, they share measurements: one of them may be slow, not wrong.
  */
 static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
 {
@@ -168,9 +168,9 @@ static bool comes_into_question(const struct learned_candidate *c, double bar_us
 }
 
 /*
- * One kernel's trials follow each other: the first launch of a kernel after another's takes longer, cuBLAS's on
- * the host too. Where a rival has won, the first choice has some more, for others' jobs may have stood in the
- * way of all that it had.
+ * The trials of one kernel follow each other, because the first launch after another kernel's takes longer, for
+ * cuBLAS also on the host. If a rival won, the first choice has some more trials, because other jobs may have
+ * slowed down its earlier ones.
  */
 static unsigned due_of(const struct entry *e, double bar_us)
 {
@@ -245,7 +245,7 @@ const struct preference *learned_find(struct learned *l, const struct op_args *a
 
 /* ---- Trials ---- */
 
-/* Of a rival: for good, whatever a trial that is still out will show. */
+/* Returns true for a rival that was rejected. That is final, whatever an unfinished trial shows. */
 static bool is_exhausted(const struct entry *e, const struct learned_candidate *c)
 {
 	return c != e->candidates && c->trials > TRIALS;
@@ -287,7 +287,7 @@ static void open_trials(const struct learned *l, struct entry *e, const struct o
 	decide(l, e);
 }
 
-/* Of all ops; NO_KERNEL where they have not the same. */
+/* The kernel that all ops use, or NO_KERNEL if they differ. */
 static size_t kernel_of(const struct learned *l, const struct run *run)
 {
 	const struct run_op *first = run->ops;

@@ -39,7 +39,7 @@ struct file {
 
 struct marks {
 	struct file *file;
-	unsigned with_deaths; /* marks that have some: most often none, and nothing is to be looked up */
+	unsigned with_deaths; /* marks with deaths; usually 0, which saves the lookup */
 };
 
 static int64_t now_s(void)
@@ -224,7 +224,7 @@ static void tell_death(const struct mark *m)
 		    (unsigned)m->uid, m->deaths);
 }
 
-/* What the one before us left. */
+/* Counts a death of each job that the previous kopsd left marked. */
 static void count_deaths(struct marks *marks)
 {
 	int64_t now = now_s();

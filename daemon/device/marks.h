@@ -1,14 +1,14 @@
 /*
- * marks.h: which jobs were at work when kopsd died, kept in a small file that outlives it.
+ * marks.h: records which jobs were running when kopsd died, in a small file that outlives it.
  *
- * A job that takes the daemon down (by all of the memory, by a fault of a device) comes again from clients that
- * repeat what was not answered. So each job is marked while a device has it, by its user and its shape: ops,
- * kernels, types, extents and strides. What is marked at a start was at work at the death before. After one
- * death it is a suspect and runs alone, so that no innocent one is at work at the next; after two it is
- * refused. A mark goes when such a job comes to its end, at an orderly stop, and an hour after the last death.
+ * A job may take the daemon down, by using all memory or by a fault of a device. Clients then send it again,
+ * because it was not answered. So each job is marked while a device has it, by its user and its shape: ops,
+ * kernels, types, extents and strides. Marks found at a start are of jobs that ran at the last death. After one
+ * death such a job is a suspect and runs alone, so that no innocent job runs at the next death. After two
+ * deaths it is refused. A mark is removed when such a job ends, at an orderly stop, and an hour after the last
+ * death.
  *
- * The file is mapped, so marking costs a few stores; that it is there no longer after a crash of the machine
- * does no harm.
+ * The file is mapped, so a mark costs a few stores. Losing it when the machine crashes does no harm.
  */
 #ifndef KOPS_MARKS_H
 #define KOPS_MARKS_H
@@ -19,35 +19,35 @@
 
 #include "plan/backend.h"
 
-#define MARKS_DEATHS_MAX 2   /* from so many on a job is refused */
-#define MARKS_LASTING_MS 100 /* at work for so long, it may be why somebody killed us */
+#define MARKS_DEATHS_MAX 2   /* a job with this many deaths is refused */
+#define MARKS_LASTING_MS 100 /* a job that has run for this long may be why kopsd was killed */
 
 struct marks;
 
 /*
- * Opens or makes the file, and counts what is marked in it as a death. A file that is of no use is begun anew.
- * NULL: the file cannot be created, with a sentence in why; jobs go unmarked then.
+ * Opens or creates the file, and counts its marks as a death. An invalid file is replaced. NULL with a sentence
+ * in why: the file cannot be created; then jobs are not marked.
  */
 struct marks *marks_open(const char *path, char why[WHY_BYTES]);
 
-/* An orderly end: nothing is marked any more but what is refused or suspected. NULL allowed. */
+/* Ends in order: keeps only marks of refused and suspect jobs. NULL allowed. */
 void marks_close(struct marks *marks);
 
 /* The shape of a planned run. */
 uint64_t marks_shape(const struct run *run);
 
-/* At how many deaths in a row such a job was at work. NULL allowed: 0. */
+/* The number of consecutive deaths at which such a job was running. marks NULL: 0. */
 unsigned marks_deaths(const struct marks *marks, uid_t uid, uint64_t shape);
 
-/* A device gets such a job; and has it no more, paused or at its end. forgiven: it came to its end, so it is
- * none that takes the daemon down. marks NULL allowed. */
+/* Call these when a device gets such a job, and when it has it no more, paused or ended. forgiven: the job
+ * ended, so it does not take the daemon down. marks: NULL allowed. */
 void marks_set(struct marks *marks, uid_t uid, uint64_t shape);
 void marks_unset(struct marks *marks, uid_t uid, uint64_t shape, bool forgiven);
 
-/* It has been at work for MARKS_LASTING_MS. */
+/* The job has run for MARKS_LASTING_MS. */
 void marks_set_lasting(struct marks *marks, uid_t uid, uint64_t shape);
 
-/* The process ends for a reason of its own. Async-signal-safe. */
+/* Notes that kopsd is crashing, rather than being killed. Async-signal-safe. */
 void marks_note_crash(struct marks *marks);
 
 #endif

@@ -14,13 +14,13 @@
 #include "device/canary.h"
 
 /*
- * After its last work a device thread looks for more for this long before it sleeps. Waking a sleeper costs
- * 5 to 10 µs each way; a client that sends one job after the other comes back within this time.
+ * How long a device thread looks for more work before it sleeps. Waking a sleeper costs 5 to 10 µs each way; a
+ * client that sends one job after the other returns within this time.
  */
 #define SPIN_NS 50000u
 /* ---- On the thread ---- */
 
-/* Of work that is done. */
+/* Tells the loop that work is done. */
 static void tell_loop(struct device_thread *t)
 {
 	if (!__atomic_load_n(&t->looking, __ATOMIC_SEQ_CST))
@@ -137,8 +137,8 @@ static void call_loop(struct device_thread *t)
 }
 
 /*
- * Where no CPU is idle, Linux leaves the loop's thread and this one together on one of them, as any other two,
- * and clients wait for each while the other works.
+ * If no CPU is idle, Linux may leave the loop's thread and this one together on one CPU, and clients wait for
+ * each while the other runs.
  */
 static void keep_off_the_loop(const struct device_thread *t)
 {
@@ -205,7 +205,7 @@ static void *thread_main(void *arg)
 	struct device_thread *t = arg;
 	int rc;
 
-	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul); /* ns; else Linux ends its sleeps 50 us late */
+	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul); /* in ns; otherwise Linux ends its sleeps 50 us late */
 	rc = open_and_test(t);
 	pthread_mutex_lock(&t->lock);
 	t->open_status = rc;

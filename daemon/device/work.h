@@ -1,7 +1,6 @@
 /*
- * work.h: what the loop hands to a device's thread, and gets back.
- *
- * The device's thread only borrows it in between.
+ * work.h: work that the loop hands to a device's thread and gets back. In between, the device's thread only
+ * borrows it.
  */
 #ifndef KOPS_DEVICE_WORK_H
 #define KOPS_DEVICE_WORK_H
@@ -10,14 +9,14 @@
 
 struct device_work {
 	struct device_work *next;
-	struct run *run; /* a job; NULL: a task, all of which happens in execute() */
-	/* On the device thread, before the run starts. NULL allowed with a run. */
+	struct run *run; /* a job; NULL: a task, which execute() does as a whole */
+	/* Called on the device thread before the run starts. May be NULL if there is a run. */
 	void (*execute)(struct device_work *work, const struct backend *backend, struct backend_device *dev);
 	void (*done)(struct device_work *work); /* on the loop thread */
-	double planned_us;                      /* device.c's own: until it comes back, through or paused */
+	double planned_us; /* private to device.c: counted until the work comes back, ended or paused */
 };
 
-/* From one thread to another, without a lock. */
+/* Passes work from one thread to another, without a lock. */
 struct work_stack {
 	struct device_work *newest; /* atomic */
 };
@@ -27,8 +26,8 @@ static inline bool work_stack_is_empty(const struct work_stack *s)
 	return !__atomic_load_n(&s->newest, __ATOMIC_SEQ_CST);
 }
 
-/* From the newest to the oldest, all at once. True if there was nothing before: whoever takes all does not know
- * yet. */
+/* Pushes a chain from newest to oldest at once. Returns true if the stack was empty, so that the taker must be
+ * told. */
 static inline bool work_stack_push_all(struct work_stack *s, struct device_work *newest,
                                        struct device_work *oldest)
 {
@@ -46,7 +45,7 @@ static inline bool work_stack_push(struct work_stack *s, struct device_work *w)
 	return work_stack_push_all(s, w, w);
 }
 
-/* A list, oldest first. */
+/* Returns all work as a list, oldest first. */
 static inline struct device_work *work_stack_take_all(struct work_stack *s)
 {
 	struct device_work *w, *list = NULL, *older;

@@ -56,7 +56,7 @@ static bool fits_device(struct engine *e, struct job *job)
 	return false;
 }
 
-/* Those that started while memory was ample claim too: it is theirs before it is promised to others. */
+/* Jobs that started while memory was ample now claim theirs, before it is promised to others. */
 static void memory_is_short(struct engine *e)
 {
 	for (unsigned i = 0; i < e->n_devices; i++) {

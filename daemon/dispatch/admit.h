@@ -1,18 +1,18 @@
 /*
- * admit.h: whether there is memory for the job that is next, on its device and on the host. dispatch.c asks
- * before the scheduler starts it.
+ * admit.h: checks that the device and the host have memory for the next job. dispatch.c asks before the
+ * scheduler starts it.
  */
 #ifndef KOPS_ADMIT_H
 #define KOPS_ADMIT_H
 
 #include "job/job.h"
 
-/* Has the jobs that are out claim their memory where it becomes short (engine.memory_is_short). */
+/* Sets engine.memory_is_short, which makes running jobs claim their memory. */
 void admit_init(struct engine *engine);
 
 /*
- * The QUEUED job that is next, equipped with what it starts with; or a paused one that goes before it; or NULL.
- * A job whose deadline has passed, or that can never start, ends instead.
+ * Returns the job to start: this QUEUED job, with its memory; or a paused job that goes first; or NULL. A job
+ * whose deadline has passed, or that can never start, ends instead.
  */
 struct job *job_admit(struct engine *engine, struct job *job);
 

@@ -9,9 +9,9 @@
 #include "job/finish.h"
 
 /*
- * For how long it kept the device from others. Where runs overlap that is what it took. Where the device has
- * one at a time, handing over the shortest runs and noticing their end takes many times as long as they do: a
- * user of such runs would get nearly all of it.
+ * How long the job kept the device from others. If runs overlap, that is the time it took. If the device does
+ * one run at a time, handing over and noticing the end of the shortest runs takes far longer than the runs.
+ * Charged for the runs only, a user of such runs would get nearly all of the device.
  */
 static double kept_us(struct engine_device *device, const struct job *job, uint64_t now)
 {

@@ -5,7 +5,7 @@
 #include "dispatch/dispatch.h"
 #include "job/finish.h"
 
-#define EXPIRE_STEP 16u /* jobs whose deadline is looked at in one step */
+#define EXPIRE_STEP 16u /* jobs checked in one step */
 
 static void on_deadline(uv_timer_t *timer);
 
@@ -17,8 +17,8 @@ static void expire_at(struct engine *e, uint64_t deadline_ns)
 	timers_start(&e->deadline_timer, on_deadline, (left_ns + 999999) / 1000000, 0);
 }
 
-/* Ends those whose deadline has passed, a few in each step: each is answered, and thousands may have one
- * deadline. */
+/* Ends jobs whose deadline has passed. Each step ends a few, because each is answered and thousands may have
+ * the same deadline. */
 static bool expire_step(struct errand *errand)
 {
 	struct engine *e = container_of(errand, struct engine, expiry);

@@ -4,8 +4,8 @@
 #include "dispatch/pause.h"
 #include "dispatch/start.h"
 
-/* A suspect runs alone: the first that is next waits until nothing is out, and nothing starts until it is back,
- * paused or at its end. Before, other devices have their turns. */
+/* Returns true if the job must not start now. A suspect runs alone: it waits until nothing is out, and nothing
+ * starts until it is paused or has ended. Other devices choose their jobs before it. */
 static bool has_to_wait(struct engine *e, struct job *job)
 {
 	if (!e->suspect && job->is_suspect && e->others_first) {
@@ -60,7 +60,7 @@ static void dispatch_all(struct engine *e, bool others_first)
 		dispatch_to(e, i);
 }
 
-/* Where a suspect ends at its start, devices that waited for it have their turns once more. */
+/* If a suspect ends at its start, devices that waited for it choose again. */
 void jobs_dispatch(struct engine *e)
 {
 	const struct job *suspect;

@@ -1,17 +1,17 @@
-/* jobs.h: what concerns many queued jobs: those that wait for a buffer, and all. */
+/* jobs.h: handles many queued jobs at once: those that wait for a buffer, and all. */
 #ifndef KOPS_JOBS_H
 #define KOPS_JOBS_H
 
 #include "job/engine.h"
 
-/* Sets up what dispatch/ has of the engine. Its loop and timers are there. */
+/* Sets up dispatch/'s members of the engine, whose loop and timers are set. */
 void jobs_init(struct engine *engine);
 
-/* Whether some buffer that it names is PENDING. Then the job waits in the list of the first one. */
+/* Returns true if a buffer of the job is PENDING. The job then waits in the list of the first such buffer. */
 bool job_waits_for_buffers(struct job *job);
 
 /*
- * The engine's buffer_settled: jobs that waited for this buffer may start, or wait for their next one. There
+ * The engine's buffer_settled: lets jobs that waited for this buffer start, or wait for their next one. There
  * may be thousands, so it is an errand of their user.
  */
 void jobs_unblock(struct buffer *buffer);

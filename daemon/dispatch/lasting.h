@@ -1,6 +1,6 @@
 /*
- * lasting.h: jobs that are at work for long: their marks (marks.h), and what is left of them. start.c tells of
- * each job that starts; a timer looks while any is out.
+ * lasting.h: jobs that run for long: sets their marks (marks.h) and updates their time left. A timer checks
+ * them while any is out.
  */
 #ifndef KOPS_LASTING_H
 #define KOPS_LASTING_H
@@ -9,10 +9,10 @@
 
 void lasting_init(struct engine *engine);
 
-/* Whether the job, which has started, has been there for so long. */
+/* Returns true if a started job has run for MARKS_LASTING_MS. */
 bool job_is_lasting(const struct job *job, uint64_t now);
 
-/* A job is out. */
+/* Starts the timer. Call it when a job starts. */
 void lasting_watch(struct engine *engine);
 
 #endif

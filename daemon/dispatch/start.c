@@ -6,9 +6,9 @@
 
 /* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
 #define NOW_MAX_US 20.0
-/* And may touch so much memory: where pages were taken away since, each takes a microsecond. A thread that
- * touches a page waits while its owner punches a hole with it, so files must be small too: for 4 GiB that takes
- * 0.3 s. */
+/* The most memory that a job run by the loop may touch: if pages were taken away, each costs a microsecond.
+ * Files must be small too, because touching a page waits while the file's owner punches a hole there, 0.3 s for
+ * 4 GiB. */
 #define NOW_MAX_BYTES      (128u << 10)
 #define NOW_MAX_FILE_BYTES (1u << 20)
 
@@ -25,8 +25,8 @@ static bool touches_little(const struct uses *uses)
 }
 
 /*
- * Whether the loop should run it, rather than hand it over: it is short, as its last runs showed, its user has
- * the loop's time just now, and no page of it can have gone to a disk.
+ * Returns true if the loop should run the job itself. It must be short, as its last runs showed. The loop's
+ * time must be its user's, and no page of it may be on a disk.
  */
 static bool is_for_now(const struct job *job)
 {
@@ -38,7 +38,8 @@ static bool is_for_now(const struct job *job)
 	       touches_little(&job->uses);
 }
 
-/* What it makes room for is handed over, or this would be as deep as the queue is long. */
+/* Jobs that this one makes room for are handed over. Otherwise the recursion would be as deep as the queue is
+ * long. */
 static bool run_now(struct job *job)
 {
 	struct engine *e = job->engine;

@@ -33,7 +33,7 @@ void job_abandon(struct job *job)
 	device_submit(device, &job->work);
 }
 
-/* Where its device is at another job now, it is asked for the pause when it has come to this one. */
+/* If its device is busy with another job, the pause is requested when the device reaches this one. */
 bool job_withdraw(struct job *job)
 {
 	bool is_abandoned = job->is_withdrawn && job->state == JOB_PAUSED;

@@ -1,11 +1,11 @@
 /*
- * kept.h: memory that the daemon lent and that clients may have beyond their sessions. Loop thread only.
+ * kept.h: lent memory that clients may have after their sessions. Loop thread only.
  *
- * A kept segment is given up once nobody else has its file open or mapped. The kernel tells: it grants a write
- * lease (fcntl F_SETLEASE) to the only opener of a file. So what clients get is an open file of their own, and
- * a look costs two system calls. It does not tell when that changes. So each user's segments are looked at
- * after a session of the user has ended, and then less and less often: one by one, as an errand of the user
- * (errands.h), who may keep thousands.
+ * A kept segment is released when nobody else has its file open or mapped. The kernel tells: it grants a write
+ * lease (fcntl F_SETLEASE) only to the sole opener of a file. So clients get an open file of their own, and a
+ * check costs two system calls. The kernel sends no event when that changes. So kopsd checks a user's segments
+ * after a session of the user has ended, and then less and less often. A user may keep thousands, so they are
+ * checked one by one, as an errand of the user (errands.h).
  */
 #ifndef KOPS_KEPT_H
 #define KOPS_KEPT_H
@@ -18,36 +18,36 @@
 
 struct segment;
 
-/* Of all users. What one keeps is in struct account. */
+/* The kept segments of all users. What one user keeps is in struct account. */
 struct kept_all {
 	struct accounts *accounts;
-	/* Nobody has it any more, and it is no longer kept. */
+	/* Called when nobody has the segment and it is no longer kept. */
 	void (*unheld)(struct segment *segment);
-	struct list users;     /* that keep something: user_kept.link */
+	struct list users;     /* users that keep something: user_kept.link */
 	struct idmap by_inode; /* → segment */
 	uv_timer_t timer;
-	uint64_t due_ms; /* when that fires; UINT64_MAX: it is stopped */
+	uint64_t due_ms; /* when the timer fires; UINT64_MAX: it is stopped */
 };
 
 void kept_init(struct kept_all *all, uv_loop_t *timers, struct accounts *accounts,
                void (*unheld)(struct segment *segment));
-/* No errand may be out, and nothing is kept. */
+/* No errand may be queued, and nothing kept. */
 void kept_clear(struct kept_all *all);
 
-/* Its account is set: kept_find() finds it from now on. */
+/* Makes kept_find() find the segment, whose account is set. */
 void kept_index(struct kept_all *all, struct segment *segment);
-/* It is unmapped, and looked at from now on. */
+/* Begins to check the segment, which is unmapped. */
 void kept_add(struct kept_all *all, struct segment *segment);
-/* Undoes both. */
+/* Undoes kept_index() and kept_add(). */
 void kept_remove(struct kept_all *all, struct segment *segment);
 
-/* What this user let go of this file; NULL: nothing. */
+/* The segment of this file that the user keeps; NULL: none. */
 struct segment *kept_find(const struct kept_all *all, const struct account *account, dev_t device, ino_t inode);
 
-/* Looks at the one of this user's that was looked at longest ago. True: nobody had it. There must be one. */
+/* Checks the user's segment that was checked longest ago. There must be one. Returns true if nobody had it. */
 bool kept_look(struct kept_all *all, struct account *account);
 
-/* A client of this user's has gone: looks soon at all that the user keeps. */
+/* Checks all that the user keeps soon, because a client of the user has gone. */
 void kept_look_soon(struct kept_all *all, struct account *account);
 
 #endif

@@ -1,4 +1,4 @@
-/* segment.h: a piece of shared memory that the daemon lends: see pool.h, whose it is. */
+/* segment.h: a piece of shared memory that the daemon lends. It belongs to the pool: pool.h. */
 #ifndef KOPS_SEGMENT_H
 #define KOPS_SEGMENT_H
 
@@ -15,19 +15,19 @@ struct segment {
 	int fd;
 	void *map;
 	uint64_t bytes; /* of file and mapping */
-	bool pin;       /* to be pinned when made */
+	bool pin;       /* pin it when it is made */
 	bool pinned;
-	/* the pool's own */
+	/* private to the pool */
 	struct pool *pool;
 	struct list_link link;   /* while it is fresh, cached or kept */
-	struct list_link alike;  /* cached: among those of the same user and size */
+	struct list_link alike;  /* cached segments of the same user and size */
 	uid_t uid;               /* once lent */
-	struct account *account; /* whose it is, once let go */
-	dev_t device;            /* of its file, then */
+	struct account *account; /* its user, while it is kept */
+	dev_t device;            /* of its file, while it is kept */
 	ino_t inode;
-	bool is_kept; /* unmapped by now */
+	bool is_kept; /* kept_add() was called: it is unmapped */
 	struct task task;
-	uint64_t at, claimed_bytes;     /* how far the task is */
+	uint64_t at, claimed_bytes;     /* at: progress of the task */
 	struct host_memory_pages pages; /* while they are zeroed */
 	int status;
 	char why[WHY_BYTES];
