@@ -1,11 +1,11 @@
 /*
- * fair.h: start-time fair queuing (Goyal, Vin and Cheng 1996): who has had least of something goes next.
+ * fair.h: start-time fair queuing (Goyal, Vin and Cheng 1996): the party that has had least goes next.
  *
- * Each party has a virtual time, by which it is charged for what it gets. The queue's clock is the virtual time
- * at which the last one began. A party that was idle starts at the clock, so idling saves up nothing. Where
- * nobody wants anything any more, fair_forget() moves the clock past all of them.
+ * Each party has a virtual time, which advances by what it is charged. The queue's clock is the virtual time at
+ * which the last party began. A party that was idle starts at the clock, so idling saves nothing up. When no
+ * party wants anything, fair_forget() moves the clock past all of them.
  *
- * Zero is an empty queue, and a party that waits in none. The unit is the caller's.
+ * A zeroed queue is empty, and a zeroed party waits in none. The caller chooses the unit.
  */
 #ifndef KOPS_FAIR_H
 #define KOPS_FAIR_H
@@ -15,7 +15,7 @@
 struct fair_queue {
 	struct list waiting; /* parties, in no order */
 	double clock;
-	double latest; /* the largest virtual time that anybody was charged up to */
+	double latest; /* the largest virtual time of any party */
 };
 
 struct fair_party {
@@ -23,7 +23,7 @@ struct fair_party {
 	double vtime;
 };
 
-/* Whether a goes before b. It sees to it that one of less virtual time does so where nothing else decides. */
+/* Returns true if a goes before b. The party of less virtual time must go first if nothing else decides. */
 typedef bool fair_order(const struct fair_queue *queue, const struct fair_party *a, const struct fair_party *b);
 
 static inline bool fair_waits(const struct fair_party *party)
@@ -31,7 +31,7 @@ static inline bool fair_waits(const struct fair_party *party)
 	return list_has(&party->link);
 }
 
-/* The party was idle: it has saved up nothing. */
+/* Call it when a party was idle: it has saved nothing up. */
 static inline void fair_catch_up(const struct fair_queue *queue, struct fair_party *party)
 {
 	if (party->vtime < queue->clock)
@@ -49,7 +49,7 @@ static inline void fair_leave(struct fair_party *party)
 	list_remove(&party->link);
 }
 
-/* The waiting party that goes next; NULL: none waits. Of equal ones, the one that began to wait last. */
+/* The waiting party that goes next; NULL: none waits. Of equal parties, the one that began to wait last. */
 static inline struct fair_party *fair_next(const struct fair_queue *queue, fair_order *before)
 {
 	struct fair_party *best = NULL, *p;
@@ -60,13 +60,13 @@ static inline struct fair_party *fair_next(const struct fair_queue *queue, fair_
 	return best;
 }
 
-/* The party's turn begins: those that come from now on start there. */
+/* Call it when the party's service begins: parties that arrive later start there. */
 static inline void fair_begin(struct fair_queue *queue, const struct fair_party *party)
 {
 	queue->clock = party->vtime;
 }
 
-/* What it gets; less than 0 where it was charged too much. */
+/* Charges a party; cost is negative if it was charged too much. */
 static inline void fair_charge(struct fair_queue *queue, struct fair_party *party, double cost)
 {
 	party->vtime += cost;
@@ -74,14 +74,14 @@ static inline void fair_charge(struct fair_queue *queue, struct fair_party *part
 		queue->latest = party->vtime;
 }
 
-/* Nobody waits and nobody is at it: what each had does not count any more. */
+/* Forgets past use. No party may wait or be in service. */
 static inline void fair_forget(struct fair_queue *queue)
 {
 	PRE(list_is_empty(&queue->waiting));
 	queue->clock = queue->latest;
 }
 
-/* Whether the party has had more than its share so far. */
+/* Returns true if the party is ahead of its share. */
 static inline bool fair_is_ahead(const struct fair_queue *queue, const struct fair_party *party)
 {
 	return party->vtime > queue->clock;

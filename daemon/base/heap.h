@@ -1,11 +1,10 @@
 /*
- * heap.h: the daemon's priority queue, a pairing heap (Fredman, Sedgewick, Sleator and Tarjan 1986). A struct
- * is in it by a member of type struct heap_node. The first is known in constant time; putting takes constant
- * time and removing any takes O(log n), amortized.
+ * heap.h: the daemon's priority queue, a pairing heap (Fredman, Sedgewick, Sleator and Tarjan 1986). Structs
+ * join it by a member of type struct heap_node. Finding the first and putting take constant time; removing any
+ * takes O(log n), amortized.
  *
- * Zero is an empty heap, and a node that is in none. All calls for a heap pass the same order. What it says of
- * two nodes does not change while both are in the heap. A heap that holds something stays where it is in
- * memory.
+ * A zeroed heap is empty, and a zeroed node is in none. All calls for a heap pass the same order, which does
+ * not change for two nodes in the heap. A heap that is not empty must not move in memory.
  *
  * Invariants: no node goes before its parent; `place` is the pointer that leads to the node.
  */
@@ -26,7 +25,7 @@ struct heap {
 	struct heap_node *first; /* NULL: the heap is empty */
 };
 
-/* Whether a goes before b. */
+/* Returns true if a goes before b. */
 typedef bool heap_order(const struct heap_node *a, const struct heap_node *b);
 
 static inline bool heap_has(const struct heap_node *node)
@@ -34,7 +33,7 @@ static inline bool heap_has(const struct heap_node *node)
 	return node->place;
 }
 
-/* One heap of two, either of which may be NULL. The caller gives the first a place. */
+/* Melds two heaps, either of which may be NULL. The caller sets the place of the result. */
 static inline struct heap_node *heap_meld(struct heap_node *a, struct heap_node *b, heap_order *before)
 {
 	struct heap_node *top = b && (!a || before(b, a)) ? b : a, *below = top == a ? b : a;
@@ -50,7 +49,7 @@ static inline struct heap_node *heap_meld(struct heap_node *a, struct heap_node 
 	return top;
 }
 
-/* One heap of siblings: in pairs from the first on, then these from the last on. */
+/* Melds siblings: in pairs from the first on, then the pairs from the last on. */
 static inline struct heap_node *heap_meld_all(struct heap_node *first, heap_order *before)
 {
 	struct heap_node *pairs = NULL, *top = NULL, *next;
@@ -87,7 +86,7 @@ static inline void heap_put(struct heap *heap, struct heap_node *node, heap_orde
 	POST(*node->place == node);
 }
 
-/* Takes the node out of the heap that it is in. */
+/* Removes the node from its heap. */
 static inline void heap_remove(struct heap *heap, struct heap_node *node, heap_order *before)
 {
 	struct heap_node *rest = heap_meld_all(node->child, before);

@@ -1,11 +1,11 @@
 /*
- * list.h: the daemon's doubly linked list. A struct is in it by a member of type struct list_link, so it can be
- * in several lists at once, and nothing is allocated.
+ * list.h: the daemon's doubly linked list. Structs join it by a member of type struct list_link. So a struct
+ * can be in several lists at once, and nothing is allocated.
  *
- * Zero is an empty list, and a link that is in none. A link knows its list, so it can be asked whether it is in
- * one, and leaves it in constant time. A list that holds something stays where it is in memory.
+ * A zeroed list is empty, and a zeroed link is in none. A link knows its list, so it can be asked whether it is
+ * in one, and leaves it in constant time. A list that is not empty must not move in memory.
  *
- * Invariants: the links of a list name it as theirs; each is its successor's predecessor; the first has no
+ * Invariants: the links of a list point to it; each is its successor's predecessor; the first has no
  * predecessor and the last has no successor.
  */
 #ifndef KOPS_LIST_H
@@ -25,7 +25,7 @@ struct list {
 
 struct list_link {
 	struct list_link *next, *prev;
-	struct list *list; /* NULL: it is in none */
+	struct list *list; /* NULL: the link is in none */
 };
 
 static inline bool list_is_empty(const struct list *list)
@@ -39,7 +39,7 @@ static inline bool list_has(const struct list_link *link)
 	return link->list;
 }
 
-/* The neighbours of a link, and that they know it. */
+/* Returns true if the link and its neighbours agree. */
 static inline bool list_link_is_sound(const struct list_link *link)
 {
 	const struct list *list = link->list;
@@ -49,7 +49,7 @@ static inline bool list_link_is_sound(const struct list_link *link)
 	       (link->next ? link->next->prev == link && link->next->list == list : list->last == link);
 }
 
-/* Puts the link behind `before`, which is in the list; NULL: at its head. */
+/* Inserts the link after `before`, which is in the list; NULL: first. */
 static inline void list_insert(struct list *list, struct list_link *before, struct list_link *link)
 {
 	struct list_link *after = before ? before->next : list->first;
@@ -78,7 +78,7 @@ static inline void list_push_last(struct list *list, struct list_link *link)
 	list_insert(list, list->last, link);
 }
 
-/* Takes the link out of the list that it is in. */
+/* Removes the link from its list. */
 static inline void list_remove(struct list_link *link)
 {
 	struct list *list = link->list;
@@ -96,7 +96,7 @@ static inline void list_remove(struct list_link *link)
 	POST(!list->first == !list->last);
 }
 
-/* Takes out the first link. NULL: the list is empty. */
+/* Removes and returns the first link. NULL: the list is empty. */
 static inline struct list_link *list_pop(struct list *list)
 {
 	struct list_link *first = list->first;
@@ -111,36 +111,36 @@ static inline void *list_container(const struct list_link *link, size_t offset)
 	return link ? (char *)link - offset : NULL;
 }
 
-/* The struct of this type that is first, or last; NULL: the list is empty. */
+/* The first or last struct; NULL: the list is empty. */
 #define list_first(list, type, member) ((type *)list_container((list)->first, offsetof(type, member)))
 #define list_last(list, type, member)  ((type *)list_container((list)->last, offsetof(type, member)))
 
-/* The one behind this one, or before it; NULL: there is none. */
+/* The next or previous struct; NULL: there is none. */
 #define list_next(object, member)                                                                              \
 	((__typeof__(object))list_container((object)->member.next, offsetof(__typeof__(*(object)), member)))
 #define list_prev(object, member)                                                                              \
 	((__typeof__(object))list_container((object)->member.prev, offsetof(__typeof__(*(object)), member)))
 
-/* Takes out the struct that is first. NULL: the list is empty. */
+/* Removes and returns the first struct. NULL: the list is empty. */
 #define list_take(list, type, member) ((type *)list_container(list_pop(list), offsetof(type, member)))
 
-/* For each struct from the first on; `object` stays in the list meanwhile. */
+/* Loops over all structs; `object` must stay in the list meanwhile. */
 #define list_for_each(object, list, member)                                                                    \
 	for ((object) = list_first(list, __typeof__(*(object)), member); (object);                             \
 	     (object) = list_next(object, member))
 
-/* The same; `object` may be taken out or freed meanwhile, but not `following`. */
+/* The same; `object` may be removed or freed meanwhile, but not `following`. */
 #define list_for_each_safe(object, following, list, member)                                                    \
 	for ((object) = list_first(list, __typeof__(*(object)), member);                                       \
 	     (object) && ((following) = list_next(object, member), true); (object) = (following))
 
 /*
- * A walk in pieces. The list may change between two of them: whoever takes a link out calls list_walks_pass()
- * before, for the walks that are under way in it.
+ * A walk in steps. The list may change between two steps: before removing a link, call list_walks_pass() for
+ * the walks in the list.
  */
 struct list_walk {
-	struct list_link link; /* among these walks */
-	struct list_link *at;  /* NULL: it is at the end */
+	struct list_link link; /* in the list of walks */
+	struct list_link *at;  /* NULL: the walk is at the end */
 };
 
 static inline void list_walk_end(struct list_walk *walk)
@@ -149,7 +149,7 @@ static inline void list_walk_end(struct list_walk *walk)
 		list_remove(&walk->link);
 }
 
-/* At the head of the list; also where the walk is under way. */
+/* Begins, or begins again, at the head of the list. */
 static inline void list_walk_begin(struct list_walk *walk, struct list *walks, const struct list *list)
 {
 	list_walk_end(walk);
@@ -166,7 +166,7 @@ static inline void list_walks_pass(const struct list *walks, const struct list_l
 			walk->at = link->next;
 }
 
-/* The struct where the walk is; NULL: it is at the end. */
+/* The walk's current struct; NULL: it is at the end. */
 #define list_walk_at(walk, type, member) ((type *)list_container((walk)->at, offsetof(type, member)))
 
 static inline void list_walk_on(struct list_walk *walk)

@@ -1,4 +1,4 @@
-/* spin.h: looking for work again and again, instead of sleeping. */
+/* spin.h: polling for work instead of sleeping. */
 #ifndef KOPS_SPIN_H
 #define KOPS_SPIN_H
 
@@ -7,8 +7,8 @@
 
 #include "cpu_pause.h"
 
-/* Who looks gives way after so many looks at memory, or rounds of a loop, which make system calls: some 10 µs.
- */
+/* A thread that polls yields after this many looks at memory, or rounds of the loop, which make system calls:
+ * some 10 µs. */
 #define SPIN_LOOKS  64
 #define SPIN_ROUNDS 4
 
@@ -17,9 +17,9 @@ struct spin {
 };
 
 /*
- * After a look that found nothing; every so many of them it gives way, and returns true. Linux likes to put a
- * thread that was woken on the CPU of the one that woke it. If that one never sleeps, the other waits for the
- * end of its slice. It costs half a microsecond where nobody waits.
+ * Call it after a look that found nothing. At the given interval it yields, and returns true. Linux tends to
+ * put a woken thread on the CPU of the thread that woke it. If that one never sleeps, the other waits for the
+ * end of its time slice. Yielding costs half a microsecond if nobody waits.
  */
 static inline bool spin_on(struct spin *spin, unsigned give_way)
 {

@@ -4,7 +4,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* From the time of the inner loop, which is in the past, if anything. */
+/* due_ms is in the inner loop's time, which may lie in the past. */
 static void set(struct timers *t, uint64_t due_ms)
 {
 	uint64_t at_ms = due_ms ? due_ms : 1; /* 0 would stop it */
@@ -14,7 +14,7 @@ static void set(struct timers *t, uint64_t due_ms)
 		t->set_ms = due_ms;
 }
 
-/* Before the outer loop sleeps. What is due, or to be told that it is closed, is now. */
+/* Before the outer loop sleeps: runs timers and close callbacks that are due. */
 static void on_prepare(uv_prepare_t *prepare)
 {
 	struct timers *t = prepare->data;
@@ -39,7 +39,7 @@ static void on_due(uv_poll_t *poll, int status, int events)
 	(void)status;
 	(void)events;
 	if (read(t->fd, &n, sizeof n) < 0)
-		return; /* it was set anew meanwhile */
+		return; /* it was set again meanwhile */
 	t->set_ms = UINT64_MAX;
 	uv_run(&t->loop, UV_RUN_NOWAIT);
 }

@@ -14,7 +14,7 @@
 #define CONFIG_FILE        "/etc/kopsd/kopsd.conf" /* then kopsd.conf.d/NAME.conf beside it, in order of name */
 
 enum {
-	CONFIG_SETTINGS = 0 /* how many there are */
+	CONFIG_SETTINGS = 0 /* the number of settings */
 #define X(name, type, value, min, max, reloadable, help) +1
 #include "config/config.def"
 #undef X
@@ -33,13 +33,13 @@ enum { CONFIG_LIMITS = sizeof(struct user_limits) / sizeof(uint64_t), CONFIG_OWN
 /* A section [user NAME] or [group NAME]. */
 struct config_owner {
 	bool is_group;
-	bool is_known; /* to the system: by its id. Else the section has no effect */
+	bool is_known; /* the system has this user or group. Otherwise the section has no effect */
 	id_t id;
 	char name[CONFIG_OWNER_BYTES];
 	char origin[CONFIG_TEXT_BYTES];
 	struct {
 		uint64_t value;
-		char origin[CONFIG_TEXT_BYTES]; /* "": the section does not have it */
+		char origin[CONFIG_TEXT_BYTES]; /* "": not set in the section */
 	} limits[CONFIG_LIMITS];                /* in the order of struct user_limits */
 };
 
@@ -51,8 +51,8 @@ struct config {
 #define X(name, type, value, min, max, reloadable, help) CONFIG_MEMBER_##type(name)
 #include "config/config.def"
 #undef X
-	/* Where each came from, in the order of config.def: "default", "FILE:LINE", "KOPSD_NAME" or "--name".
-	 */
+	/* Where each value came from, in the order of config.def: "default", "FILE:LINE", "KOPSD_NAME" or
+	 * "--name". */
 	char origin[CONFIG_SETTINGS][CONFIG_TEXT_BYTES];
 	unsigned n_owners;
 	struct config_owner owners[CONFIG_OWNERS_MAX];

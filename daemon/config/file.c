@@ -22,7 +22,7 @@ struct file {
 	const char *path;
 	unsigned line;
 	bool has_section;                      /* [kopsd] */
-	struct config_owner *owner;            /* whose section this is; NULL: [kopsd] */
+	struct config_owner *owner;            /* the section's owner; NULL: [kopsd] */
 	unsigned set_in_line[CONFIG_SETTINGS]; /* 0: not set here */
 	unsigned owner_set_in_line[CONFIG_OWNERS_MAX][CONFIG_LIMITS];
 };
@@ -83,7 +83,7 @@ static bool find_id(bool is_group, const char *name, id_t *ret_id)
 	return find_id_of_name(is_group, name, ret_id) || read_id(name, ret_id);
 }
 
-/* False: the system could not tell just now, which is not the same as that there is none. */
+/* Returns false if the system cannot tell now, which differs from there being no such name. */
 static bool can_look_up(bool is_group, const char *name)
 {
 	id_t id;
@@ -221,7 +221,7 @@ static int parse_line(struct config *config, struct file *file, char *line, size
 	return parse_setting(config, file, text, origin, why);
 }
 
-/* Reading something else may wait for ever; /dev/null stands for no settings. */
+/* Reading other kinds of file may block forever. /dev/null stands for no settings. */
 static bool may_be_read(const struct stat *st)
 {
 	return S_ISREG(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3));

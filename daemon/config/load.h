@@ -1,13 +1,13 @@
 /*
- * load.h: settings from files, environment and flags. Flag beats environment beats file; an unknown key is an
- * error with file:line.
+ * load.h: reads settings from files, environment and flags. A flag overrides the environment, which overrides
+ * files. An unknown key is an error with file:line.
  */
 #ifndef KOPS_CONFIG_LOAD_H
 #define KOPS_CONFIG_LOAD_H
 
 #include "config/config.h"
 
-/* What the command line asks besides settings. */
+/* What the command line asks for besides settings. */
 enum config_action { CONFIG_RUN, CONFIG_CHECK, CONFIG_HELP, CONFIG_SHOW_VERSION };
 
 /*
@@ -19,8 +19,8 @@ int config_load(int argc, char **argv, struct config *ret, enum config_action *r
                 char why[CONFIG_WHY_BYTES]);
 
 /*
- * Takes over into *live the reloadable settings of *fresh. True if others differ, which need a restart:
- * ret_names has them, as "devices, cpu-threads"; else it is empty.
+ * Copies the reloadable settings of *fresh to *live. Returns true if other settings differ, which need a
+ * restart; ret_names then lists them, as "devices, cpu-threads". Else it is empty.
  */
 bool config_reload(struct config *live, const struct config *fresh, char ret_names[CONFIG_WHY_BYTES]);
 

@@ -14,7 +14,7 @@ struct setting {
 	const char *text; /* or of KIND_TEXT */
 	uint64_t min, max;
 	bool reloadable;
-	int limit; /* its place in struct user_limits; NO_LIMIT */
+	int limit; /* its index in struct user_limits, or NO_LIMIT */
 	const char *help;
 };
 
@@ -22,7 +22,7 @@ struct setting {
 
 extern const struct setting config_settings[CONFIG_SETTINGS];
 
-/* Where config has it: CONFIG_TEXT_BYTES, or a number. */
+/* The setting's value in config: CONFIG_TEXT_BYTES, or a number. */
 char *config_text(struct config *config, const struct setting *setting);
 uint64_t *config_number(struct config *config, const struct setting *setting);
 

@@ -50,8 +50,9 @@ void learned_free(struct learned *learned);                     /* NULL allowed 
 unsigned learned_alike(const struct run *run);
 
 /*
- * The kernel that the next op with these checked args should run, for a trial or because it was the fastest;
- * NULL: the first choice. n_alike: learned_alike() of its job. Valid until the next call of another function.
+ * The kernel that the next op with these checked args should run, because its trial is due or because it was
+ * the fastest; NULL: the first choice. n_alike: learned_alike() of its job. Valid until the next call of
+ * another function.
  */
 const struct preference *learned_find(struct learned *learned, const struct op_args *args, unsigned n_alike);
 

@@ -34,7 +34,7 @@ static void end_trial(struct job *job)
 	job->engine->learned_something(job->engine);
 }
 
-/* Of its device, of its user, and of its session while that is there. */
+/* Counts the end for its device, its user, and its session if that is still there. */
 static void note_end(const struct job *job)
 {
 	struct device_stats *stats = &job_device(job)->device->stats;
@@ -52,7 +52,7 @@ static void note_end(const struct job *job)
 			usages[i]->jobs_failed++;
 }
 
-/* Before all that its end changes in the daemon: somebody waits for it. */
+/* Answers before the end changes other state, because the client waits. */
 static void answer_client(struct job *job, enum job_state state, int status, const char *why)
 {
 	job->ended_ns = clock_ns();

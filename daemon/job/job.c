@@ -55,7 +55,7 @@ static void forget_idle_queue(struct job_queues *queues)
 	queues->idle = NULL;
 }
 
-/* Left by its last job it is kept: whoever sends one job at a time has it in the same queue. */
+/* Keeps the queue that its last job left: a client that sends one job at a time uses it again. */
 static void leave_queue(struct job *job)
 {
 	struct job_queue *q = container_of(job->sched.queue, struct job_queue, sched);

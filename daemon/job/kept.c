@@ -20,7 +20,7 @@ static uint64_t now_ms(void)
 
 /* ---- One ---- */
 
-/* Whether anybody else has the file open or mapped. Where the kernel cannot tell, nobody is taken to. */
+/* Returns true if anybody else has the file open or mapped; false if the kernel cannot tell. */
 static bool is_held(const struct segment *s)
 {
 	if (fcntl(s->fd, F_SETLEASE, F_WRLCK) < 0)
@@ -125,7 +125,7 @@ void kept_look_soon(struct kept_all *all, struct account *a)
 
 /* ---- In and out ---- */
 
-/* The numbers of inodes may begin anew one day: of two with one number, only the first is found. */
+/* Inode numbers may repeat one day: of two equal ones, only the first is found. */
 void kept_index(struct kept_all *all, struct segment *s)
 {
 	struct stat st;

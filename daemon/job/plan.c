@@ -6,12 +6,12 @@
 
 #include "plan/plan.h"
 
-/* That are planned in one step: 10 to 20 us. */
+/* Ops planned per step (10 to 20 us). */
 #define STEP_OPS 8
 
 /*
- * What jobs of the same shape showed, for those of ops [first, end) that leave the choice of a kernel to us.
- * learned: NULL: nothing. True: there was something for some op. It holds for now: the table changes.
+ * Notes what jobs of the same shape showed, for those of ops [first, end) that name no kernel. learned NULL:
+ * nothing. Returns true if it noted something. Valid only until the table changes.
  */
 static bool look_up(struct job *job, struct learned *learned, unsigned first, unsigned end)
 {
@@ -62,8 +62,8 @@ static int check_length(const struct engine *e, const struct device *device, dou
 	return KOPS_E_QUOTA;
 }
 
-/* Parts are short, but not every op can be cut. Where the whole job is too long besides, the sentence names
- * that limit: a larger max-hold would not help. */
+/* Checks max-hold. Parts are short, but not every op can be cut. If the whole job is too long as well, the
+ * sentence names that limit, because a larger max-hold would not help. */
 static int check_hold(const struct engine *e, const struct device *device, struct run *run)
 {
 	const uint64_t max_hold_ms = e->config->max_hold;
@@ -107,9 +107,8 @@ static int plan_some(struct job *job, struct planning *p)
 }
 
 /*
- * A kernel that jobs of the shape showed, or that is on trial, must not be why a job is refused that another
- * kernel can do. Where the fault is the kernel's own it is not asked for again; a shortage of memory is
- * temporary.
+ * Plans on one device. A kernel from trials must not cause a refusal if another kernel can run the job. If that
+ * kernel is at fault itself, it is rejected for good; a shortage of memory is temporary.
  */
 static int plan_on_device(struct job *job, struct planning *p)
 {
@@ -145,9 +144,9 @@ static void forget_wishes(struct job *job)
 }
 
 /*
- * To go to another device than where it is, or where its queue is, costs a job about this much: it is made
- * anew, is no longer known as a graph, and waits until those before it are through, rather than right behind
- * them. Backlogs are estimates, so it goes there for more than a share of that one's only.
+ * What it costs a job to move from its device, or that of its queue. The job is made again, loses its graph,
+ * and waits until earlier jobs of its queue have ended. Backlogs are estimates, so a job moves only if it gains
+ * more than a share of the other device's backlog.
  */
 #define MOVE_US    200.0
 #define MOVE_SHARE 4

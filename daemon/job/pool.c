@@ -17,11 +17,11 @@
 #define CLASS_MAX_BYTES                                                                                        \
 	(64ull << 20) /* above: sizes are rounded up to this granule instead of a power of two */
 #define BIG_GRANULE_BYTES (2ull << 20)
-/* What the kernel calls uids that our user namespace does not know: several users, perhaps. */
+/* The uid that the kernel reports for uids unknown to our user namespace; there may be several. */
 #define OVERFLOW_UID   65534
 #define WARM_PER_CLASS 4
 #define CLASSES        11 /* 64 KiB … 64 MiB */
-/* The cache gives up so many at once, and others by and by. */
+/* The cache frees this many segments at once, and more one by one. */
 #define TRIM_AT_ONCE 8u
 
 struct pool {
@@ -113,7 +113,7 @@ static int fail_to_make(struct segment *s, const char *what)
 	return KOPS_E_NOMEM;
 }
 
-/* Another open file of the same memory, so that a lease can tell whose is open. */
+/* Opens the memory again as another open file, so that a lease can tell who has it open. */
 static int reopen(int fd)
 {
 	char path[32];
@@ -201,8 +201,7 @@ static bool zero_step(struct task *task)
 	return s->at == s->bytes;
 }
 
-/* Frees the pages too: whoever had the segment may keep its descriptor, and with it pages that nobody counts.
- */
+/* Frees the pages too: a client may have kept the descriptor, and with it pages that nobody counts. */
 static bool discard_step(struct task *task)
 {
 	struct segment *s = of_task(task);
@@ -336,8 +335,8 @@ static struct segment *take_fresh(struct pool *pool, uint64_t bytes)
 
 /* ---- Cached ones ---- */
 
-/* Of one user and size. No two have the same: sizes are multiples of the smallest, and the cache has less than
- * 2^32 of these. */
+/* The key of one user and size. Keys are unique: sizes are multiples of the smallest, and the cache has less
+ * than 2^32 of these. */
 static uint64_t key_of(uid_t uid, uint64_t bytes)
 {
 	return (uint64_t)uid << 32 | bytes / CLASS_MIN_BYTES;
@@ -495,8 +494,8 @@ static void zeroed(struct task *task)
 	struct pool *pool = s->pool;
 
 	host_memory_claim_pages(&s->pages, 0);
-	/* What the cache gives up is at nobody's expense until it is freed: no more of it than the cache
-	 * itself. */
+	/* No user is charged for segments that the cache frees, until they are freed. They may take no more
+	 * than the cache itself. */
 	if (pool->discarding_bytes > pool->cache_limit_bytes || !cache(pool, s)) {
 		discard(s, &pool->flow);
 		return;
@@ -582,7 +581,7 @@ static int map_file(const struct segment *s, void **ret)
 	return 0;
 }
 
-/* A thread is unmapping s. It goes on with that mapping; the file is mapped anew, as another segment. */
+/* A thread is unmapping s, and continues with that mapping. The file is mapped again as another segment. */
 static int leave_mapping(struct segment *s, struct segment **ret)
 {
 	struct segment *heir = calloc(1, sizeof *heir);
@@ -597,7 +596,7 @@ static int leave_mapping(struct segment *s, struct segment **ret)
 	heir->uid = s->uid;
 	heir->released = s->released;
 	heir->arg = s->arg;
-	account_ref(s->account); /* whose time the thread takes */
+	account_ref(s->account); /* charged for the thread's time */
 	kept_remove(&s->pool->kept, s);
 	s->fd = -1;
 	*ret = heir;

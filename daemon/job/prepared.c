@@ -84,7 +84,7 @@ static void refund_memory(struct prepared *p, size_t bytes)
 	note_freed(p->engine, p->account, bytes);
 }
 
-/* Who has most, of those that have something to give up. */
+/* The user with most prepared bytes, among those with READY jobs. */
 static struct account *richest(const struct engine *e)
 {
 	struct account *most = NULL, *a;
@@ -191,7 +191,7 @@ void prepared_cool(struct prepared *p)
 	job_free(job);
 }
 
-/* Of the prepared jobs that hold it, which may be thousands. */
+/* Releases the buffer from one prepared job. There may be thousands. */
 static bool drop_step(struct errand *errand)
 {
 	struct buffer *b = container_of(errand, struct buffer, errand);

@@ -15,7 +15,7 @@ struct buffer *uses_pending(const struct uses *uses)
 
 /* ---- The start ---- */
 
-/* KOPS_E_* of a buffer that spoils the job by now, else 0. */
+/* The KOPS_E_* of a buffer that the job cannot be run with, or 0. */
 static int spoiled(const struct uses *uses, char why[WHY_BYTES])
 {
 	for (unsigned i = 0; i < uses->n; i++) {
@@ -47,7 +47,7 @@ static void settle_pages(struct uses *uses)
 	}
 }
 
-/* Of each buffer once; all of it where the device registers buffers. */
+/* Claims each buffer once, and all of it if the device registers buffers. */
 uint64_t uses_claim(struct uses *uses, bool pins)
 {
 	uint64_t more = 0;
@@ -78,7 +78,7 @@ static int claim_memory(struct uses *uses, struct engine *engine, bool pins, cha
 	return rc;
 }
 
-/* From here on later jobs may read what this one writes: a device keeps the order of one queue. */
+/* From now on later jobs may read what this one writes, because a device keeps the order of a queue. */
 static void fill_lost(struct uses *uses)
 {
 	for (unsigned i = 0; i < uses->n; i++) {

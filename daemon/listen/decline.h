@@ -1,10 +1,10 @@
-/* decline.h: clients of a kopsd that cannot start, in the queue of an inherited socket, are told why. */
+/* decline.h: if kopsd cannot start, tells clients waiting at an inherited socket why. */
 #ifndef KOPS_DECLINE_H
 #define KOPS_DECLINE_H
 
 /*
- * Answers each of those that wait at a listening socket with this sentence and hangs up. They would learn
- * nothing else before their timeout. Does not wait. Nothing where fd is negative.
+ * Answers each client that waits at a listening socket with this sentence, and hangs up. Otherwise they would
+ * only see a timeout. Does not block. Does nothing if fd is negative.
  */
 void decline_waiting(int fd, const char *sentence);
 

@@ -13,9 +13,9 @@
 #include "share/watch.h"
 
 /*
- * Connections queue in the order in which they came, whoever's they are, and each keeps those behind it waiting
- * for some 10 µs. A flood fills any queue. While there is one, the queue is short: where it is full, Linux lets
- * those in who wait for a place, in order, too. A user's own queue is always short.
+ * Connections queue in the order in which they came, whatever their user, and each takes some 10 µs. A flood
+ * fills any queue. So the queue is short during a flood: when it is full, waiting connections are accepted in
+ * order, too. A user's own queue is always short.
  */
 #define BACKLOG       SOMAXCONN
 #define SHORT_BACKLOG 4
@@ -24,9 +24,9 @@
 
 #define RETRY_MS 100
 
-/* Beside so many sessions as there may be by the limit of descriptors, a user's door is one more. */
+/* Users' doors may take one descriptor for every 16 sessions that the limit of descriptors allows. */
 #define SESSIONS_PER_DOOR 16u
-#define IDLE_NS           60000000000u /* so long a door is kept that nobody comes by */
+#define IDLE_NS           60000000000u /* a user's door that is unused for this long may be reused */
 
 /* ---- Connections that cannot be accepted ---- */
 
@@ -36,8 +36,8 @@ static void open_reserve(struct doors *all)
 		all->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The reserve one lets us take the connection and refuse it, else it would wake us for ever. False, with errno:
- * none was taken. */
+/* Accepts a connection with the reserve descriptor and refuses it; otherwise it would wake the loop forever.
+ * Returns false with errno if none was accepted. */
 static bool shed(struct door *door)
 {
 	struct doors *all = door->all;
@@ -230,8 +230,8 @@ static struct door *find_oldest(struct doors *all)
 	return oldest;
 }
 
-/* Of those that are there, at most one goes that was not used of late: else whoever can be many users takes
- * them all. */
+/* Makes room by closing at most one door, unused for a while. Otherwise a client that can act as many users
+ * could take all doors. */
 static struct door *make_room_for_connection(struct doors *all, uint64_t now)
 {
 	struct door *oldest;
@@ -294,7 +294,7 @@ static void arrive(struct doors *all, int fd)
 		give_door(all, account);
 }
 
-/* Who may connect to everybody's socket may have been changed: then all have to come by that again. */
+/* If the access rights of everybody's socket changed, all must use the main door again. */
 static void arrive_by_own(struct door *door, int fd)
 {
 	struct doors *all = door->all;
@@ -363,8 +363,8 @@ void doors_init(struct doors *all, struct sessions *sessions)
 }
 
 /*
- * Connections have these from the listening socket, which is inherited perhaps (PassCredentials=). With them
- * each datagram would look as if descriptors came with it.
+ * Connections inherit these options from the listening socket, which may be inherited itself
+ * (PassCredentials=). With them, each datagram would seem to carry descriptors.
  */
 static void take_no_credentials(int fd)
 {

@@ -22,15 +22,15 @@ static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *
 	return KOPS_E_SYSTEM;
 }
 
-/* ---- The lock: whoever looks whether a socket is dead, and takes its place, does so alone ---- */
+/* ---- The lock: one process at a time checks whether a socket is dead, and replaces it ---- */
 
 static void lock_path(const struct listener *l, char path[LOCK_PATH_BYTES])
 {
 	snprintf(path, LOCK_PATH_BYTES, "%s.lock", l->path);
 }
 
-/* Whether the locked file is still the one at the path: its last owner takes it away when it stops. If not,
- * errno. */
+/* Returns true if the locked file is still the one at the path; its last owner removes it when it stops.
+ * Otherwise sets errno. */
 static bool is_at(int fd, const char *path)
 {
 	struct stat ours, there;

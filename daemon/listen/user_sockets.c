@@ -23,7 +23,8 @@
 
 /* ---- Access ---- */
 
-/* What others than the owner, who may do everything, may do: ACL_READ and so on. The owner's group may not. */
+/* Rights (ACL_READ and so on) beside the owner, who may do everything, and the owner's group, which may do
+ * nothing. */
 struct rights {
 	uid_t uid;
 	gid_t gid;
@@ -52,8 +53,8 @@ static int set_rights(const char *path, const struct rights *r)
 /* ---- The folder ---- */
 
 /*
- * Its files by way of its descriptor: whoever owns a folder above it may put another in its place. uid: of a
- * socket in it; NULL: the folder itself.
+ * The address of a file in the folder by the folder's descriptor, because the owner of a parent folder may
+ * replace the folder. uid: of a socket in it; NULL: the folder itself.
  */
 static struct sockaddr_un address_of(const struct user_sockets *u, const uid_t *uid)
 {
@@ -65,7 +66,7 @@ static struct sockaddr_un address_of(const struct user_sockets *u, const uid_t *
 	return address;
 }
 
-/* Who may connect to everybody's socket may look for their own. NULL, or why that cannot be. */
+/* Lets those who may connect to everybody's socket search the folder. NULL, or why that failed. */
 static const char *let_in(struct user_sockets *u)
 {
 	struct rights rights = {0};
@@ -197,7 +198,7 @@ bool user_sockets_are_in(const struct user_sockets *u, const char *folder, size_
 
 /* ---- The sockets ---- */
 
-/* Nobody gets in before it is known who may: it does not listen yet. */
+/* Sets the rights before it listens, so that nobody else can connect. */
 static int listen_for(const struct user_sockets *u, int fd, uid_t uid, int backlog)
 {
 	const struct rights rights = {.uid = uid, .user = ACL_READ | ACL_WRITE};

@@ -11,8 +11,8 @@ static bool is_in_host_memory(const struct view *v)
 }
 
 /*
- * Kernels estimate what they take with their operands in place. Of operands in host memory that is left to one
- * that needs no copy of them on the device, where there is one: what is saved is more than kernels differ by.
+ * Prefers a kernel that reads host memory in place, if there is one. Estimates assume operands in place, and
+ * saving the copy gains more than kernels differ by.
  */
 static void prefer_in_place(const struct kernel_list *list, const struct op_args *args, struct preference *ret)
 {
@@ -27,8 +27,8 @@ static void prefer_in_place(const struct kernel_list *list, const struct op_args
 }
 
 /*
- * Ops that go together save more than kernels differ by alone: what a launch takes. So one that goes together
- * is taken before one that does not, where alone it takes so much longer at most.
+ * How much slower alone a kernel may be and still be preferred, because it can share a launch. Sharing saves a
+ * launch, more than kernels differ by.
  */
 #define COMPANY_NS        1000.0
 #define COMPANY_BYTES_MAX (512u << 10) /* of outputs: no kernel takes more together, so none is asked */
@@ -58,7 +58,7 @@ unsigned choose_company(const struct kernel_list *list, const struct op_args *ar
 	return n_kept;
 }
 
-/* The fastest of those that go together, where it is to be preferred. */
+/* Prefers the fastest kernel that shares launches, if it is preferable. */
 static void prefer_company(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
                            struct preference *ret)
 {

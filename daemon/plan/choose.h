@@ -1,18 +1,18 @@
-/* choose.h: which kernel runs an op of a plan. */
+/* choose.h: chooses the kernel of each op of a plan. */
 #ifndef KOPS_PLAN_CHOOSE_H
 #define KOPS_PLAN_CHOOSE_H
 
 #include "plan/planner.h"
 
 /*
- * args: the op's as its kernel will see them. By its name where it is pinned, else by what jobs of the shape
- * showed, else by what saves a copy or a launch, else by estimates. KOPS_E_UNSUPPORTED with a sentence in
- * op->why.
+ * Chooses a kernel. args: the op's args as the kernel will see them. The first of these decides: the kernel
+ * named by the op, what jobs of the shape showed, what saves a copy or a launch, estimates. KOPS_E_UNSUPPORTED
+ * with a sentence in op->why.
  */
 int choose_kernel(const struct planner *p, struct run_op *op, const struct op_args *args);
 
-/* Leaves of n rivals those that share a launch with ops like them, if they are to be preferred; else all.
- * Returns how many there are. */
+/* Keeps only those of n rivals that can share a launch with equal ops, if they are preferred; else all. Returns
+ * how many are left. */
 unsigned choose_company(const struct kernel_list *list, const struct op_args *args,
                         struct rival rivals[RIVALS_MAX], unsigned n);
 

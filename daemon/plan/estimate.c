@@ -15,10 +15,9 @@
 #define PAGES_AT_WORST 6
 
 /*
- * us for the pages of a view of SHARED memory, which this process touches for the first time. Those that nobody
- * has written yet the kernel has to make. Those that are there it has to map, when they are read with their
- * neighbours, unless jobs have reached them before. Which of the buffer's pages they are is not known: a view
- * has its share of all.
+ * us for pages of a view of SHARED memory that this process touches for the first time. The kernel has to make
+ * pages that nobody has written. It has to map others, together with their neighbours on reads, unless jobs
+ * have reached them before. Which of the buffer's pages these are is unknown, so a view gets its share of all.
  */
 static double host_pages_us(const struct view *v, bool is_written)
 {
@@ -33,7 +32,7 @@ static double host_pages_us(const struct view *v, bool is_written)
 	return pages * (missing * make_us + (1 - missing - mapped) * map_us);
 }
 
-/* Whether the op before this one in its job touched the view's pages already. NULL: there is none before. */
+/* Returns true if the previous op of the job touched the view's pages. before NULL: there is none. */
 static bool is_touched(const struct op_args *before, const struct view *v)
 {
 	for (unsigned i = 0; before && i < before->op->n_operands; i++)

@@ -4,13 +4,12 @@
 
 #include "kernel.h"
 
-/* Axes: those of more than one index and stride other than 0, merged, finest first.
- */
+/* The axes are those of several indices and a stride other than 0, merged, finest first. */
 struct layout {
 	uint64_t bytes;                 /* of the image; 0 for a view without elements */
 	uint64_t lowest;                /* bytes from the memory's start to the view's lowest element */
 	uint64_t origin;                /* elements from the image's start to element (0, …) */
-	int64_t strides[KOPS_RANK_MAX]; /* of the view over the image, elements; as they were for axes of one
+	int64_t strides[KOPS_RANK_MAX]; /* of the view over the image, in elements; unchanged for axes of one
 	                                   index */
 	kops_dtype dtype;
 	uint32_t element, rank; /* bytes of an element; merged axes */
@@ -18,10 +17,11 @@ struct layout {
 	uint64_t host_stride[KOPS_RANK_MAX]; /* elements */
 };
 
-/* Pure. v->offset is used, v->data is not. */
+/* Pure. Reads v->offset, but not v->data. */
 void layout_of(const struct view *v, struct layout *ret);
 
-/* Whether the two, over one memory, hold the same elements in the same places. Their strides may differ. */
+/* Returns true if the two, over one memory, hold the same elements at the same offsets. Their strides may
+ * differ. */
 bool layout_is_same_image(const struct layout *a, const struct layout *b);
 
 #endif

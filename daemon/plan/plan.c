@@ -73,8 +73,8 @@ static int check_owners(const struct planner *p, struct run *run, unsigned i)
 	return 0;
 }
 
-/* The op before, if what is decided for it holds for op i: they differ in nothing but where their operands are
- * in memory of the same owner. NULL: it is to be decided anew. */
+/* The previous op, if its plan holds for op i: the ops differ only in the addresses of operands, in memory of
+ * the same owner. NULL: plan op i anew. */
 static const struct run_op *like_before(const struct run *run, unsigned i)
 {
 	const struct run_op *op = &run->ops[i], *before = op - 1;
@@ -91,7 +91,7 @@ static const struct run_op *like_before(const struct run *run, unsigned i)
 	return before;
 }
 
-/* What is decided for the op before holds for this one, but for pages of host memory, which it may find
+/* Copies the plan of the previous op, except for the time of host memory's pages, which that op may have
  * touched. */
 static void plan_again(const struct planner *p, struct run_op *op, const struct run_op *before)
 {

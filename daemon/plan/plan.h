@@ -1,7 +1,8 @@
 /*
- * plan.h: how the ops of a run are computed on one device: by which kernels, in which parts, with which
- * copies of their operands, and how long that takes. The same for every kind of device; a driver
- * (plan/backend.h) brings its kernels and facts (planner.h), and decides nothing.
+ * plan.h: plans the ops of a run on one device: their kernels, parts, copies of operands and time. It is the
+ * same for every kind of device. A driver (plan/backend.h) provides kernels and facts (planner.h), and decides
+ * nothing.
+ *
  *
  *     plan.c       ops and runs
  *     choose.c     kernels
@@ -14,22 +15,22 @@
 #include "plan/planner.h"
 
 /*
- * Pure but for what it keeps in run->planned. Chooses kernels for ops [first, end) and fills in what plans
- * decide of them. A plan begins with first == 0 and goes on from where it was, as far as the caller has time
- * for; with the last op it fills run's device_bytes and plan_us. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT
- * memory of another device), KOPS_E_NOMEM (more than the device or the host has) with a sentence in run->error.
+ * Plans ops [first, end) of the run: chooses kernels and fills in the planned members. Pure, except for
+ * run->planned. A plan begins with first == 0; later calls continue it, so a caller can plan in steps. With the
+ * last op it fills the run's device_bytes and plan_us. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of
+ * another device), KOPS_E_NOMEM (more than the device or the host has) with a sentence in run->error.
  */
 int plan_ops(const struct planner *p, struct run *run, unsigned first, unsigned end);
-/* All of it. */
+/* Plans all ops at once. */
 int plan_run(const struct planner *p, struct run *run);
 
-/* The kernels that jobs of such an op are worth trying with; see kernel_rivals(). Pure. */
+/* Returns the kernels worth trying in jobs of such an op; see kernel_rivals(). Pure. */
 unsigned plan_rivals(const struct planner *p, const struct op_args *args, struct rival ret[RIVALS_MAX]);
 
-/* Before the first plan that others see: kernel i of op is out of order. */
+/* Disables kernel i of an op. Call it before the first plan that others see. */
 void plan_disable(struct planner *p, const struct op *op, unsigned kernel);
 
-/* The op as its kernel will see it: with the strides of copies on the device; addresses stay open. */
+/* Returns the op as its kernel will see it: with the strides of copies on the device. Addresses stay unset. */
 void plan_args(const struct planner *p, const struct op_args *args, struct op_args *ret);
 
 #endif

@@ -217,7 +217,7 @@ static void name_op(struct request *r, unsigned index, unsigned n_ops, const str
 	         sentence);
 }
 
-/* From the `first` use on. */
+/* Holds the buffers from use number `first` on. */
 static void hold_buffers(struct job *job, unsigned first)
 {
 	for (unsigned i = first; i < job->uses.n; i++) {

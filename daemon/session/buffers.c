@@ -52,7 +52,7 @@ static uint64_t *bytes_with(struct session *session, const struct buffer *buffer
 /* A look takes 1 to 3 µs. */
 #define LOOKS_IN_A_STEP 8u
 
-/* Where no further steps can be had, this one is all there is. */
+/* If there can be no further steps, this step is the last. */
 static bool may_go_on(const struct request *r)
 {
 	return r->looks > 0 && r->session->all->n_free_desks > 0;

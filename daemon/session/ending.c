@@ -38,7 +38,7 @@ static bool forget_drop(struct session *s)
 	return true;
 }
 
-/* Nor to its Alloc. */
+/* Forgets a pending buffer, whose Alloc is not answered either. */
 static bool forget_alloc(struct session *s)
 {
 	struct buffer *b = list_take(&s->pending, struct buffer, pending);
@@ -58,7 +58,7 @@ static bool forget_prepared(struct session *s)
 	return p || s->prepared.count;
 }
 
-/* What the job held others may have waited for. */
+/* Others may have waited for what the job held. */
 static bool drop_job(struct session *s)
 {
 	struct job *job = idmap_take_next(&s->jobs);

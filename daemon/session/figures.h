@@ -1,27 +1,28 @@
-/* figures.h: what the lists of users, sessions and jobs share: who may see whom, pages, figures of usage. */
+/* figures.h: shared by the lists of users, sessions and jobs: visibility, pages, usage. */
 #ifndef KOPS_FIGURES_H
 #define KOPS_FIGURES_H
 
 #include "kops.pb-c.h"
 #include "session/session.h"
 
-/* Of one answer. An item takes 450 bytes at most, so that so many fit in a datagram. */
+/* Items in one answer. An item takes at most 450 bytes, so that they fit in a datagram. */
 #define FIGURES_PAGE 32u
 
 /*
- * A step of a list looks at so many sessions or users at most. A page begins with the first one that is listed,
- * which may take several steps to find, and ends with the step in which it began.
+ * Sessions or users that a step examines at most. A page begins with the first one that is listed. Finding it
+ * may take several steps; the page ends with the step in which it began.
  */
 #define FIGURES_LOOKS 128u
 
-/* A step of the session's walk to the first that is listed. True: it is there, or at the end. */
+/* Takes a step of the session's walk to the first one that is listed. Returns true if the walk is there, or at
+ * the end. */
 bool figures_find(const struct request *r,
                   bool (*is_listed)(const struct request *r, const struct list_link *at));
 
-/* By the setting see-others. */
+/* Returns true if the setting see-others lets the session see this user. */
 bool figures_may_see(const struct session *session, uid_t uid);
 
-/* Around the making of a list: fills usage.now of every user and session by one look at what runs. */
+/* Call these before and after making a list: figures_begin() fills usage.now of every user and session. */
 void figures_begin(const struct engine *engine);
 void figures_end(const struct engine *engine);
 

@@ -21,7 +21,7 @@ void outbox_init(struct outbox *box)
 
 /* ---- Replies that wait ---- */
 
-/* With a copy of the descriptor. */
+/* Makes a reply with a duplicate of the descriptor. */
 static struct outbox_reply *reply_new(const uint8_t *data, size_t bytes, int fd, int *ret_rc)
 {
 	struct outbox_reply *reply = malloc(sizeof *reply + bytes);

@@ -1,6 +1,5 @@
 /*
- * peer.h: who is at the other end of a connection, as the kernel vouches for it: the process that connected,
- * with the groups that it had then.
+ * peer.h: the process that made a connection, as the kernel vouches for it, with the groups that it had then.
  */
 #ifndef KOPS_PEER_H
 #define KOPS_PEER_H
@@ -12,17 +11,18 @@
 struct peer {
 	uid_t uid;
 	pid_t pid;
-	gid_t *groups; /* its own first; NULL: there was no memory for them */
+	gid_t *groups; /* the primary group first; NULL: out of memory */
 	size_t n_groups;
 };
 
-/* KOPS_E_SYSTEM. To be freed with peer_free(). */
+/* Reads the peer, to be freed with peer_free(). KOPS_E_SYSTEM. */
 int peer_read(int fd, struct peer *ret);
 void peer_free(struct peer *peer);
 
 /*
- * The name of a process (/proc/PID/comm), made printable; "" where it cannot be seen. It is what the process
- * likes, and after its end perhaps another's. Does not wait: the kernel has the name in its own memory.
+ * The name of a process (/proc/PID/comm), made printable; "" if it cannot be read. The process can choose it,
+ * and after its end the name may be another process's. Does not block: the kernel has the name in its own
+ * memory.
  */
 #define PEER_NAME_BYTES 65
 void peer_read_name(pid_t pid, char name[PEER_NAME_BYTES]);

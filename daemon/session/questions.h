@@ -1,10 +1,10 @@
 /*
- * questions.h: requests of sessions whose answer has to be found out first: Ping waits for canaries, Stats for
- * sensors. Loop thread only.
+ * questions.h: requests that wait for information: Ping waits for canaries, Stats for sensors. Loop thread
+ * only.
  *
- * What is found out answers all of them, and there may be thousands. So an errand of kopsd's goes from session
- * to session, and each session's are answered one by one, as an errand of its user. What is found out anew
- * meanwhile is waited for.
+ * Once the information is there, all of them are answered, and there may be thousands. So an errand of kopsd's
+ * goes through the sessions, and each session's requests are answered one by one, as an errand of its user. If
+ * information is gathered again meanwhile, the rest waits for that.
  */
 #ifndef KOPS_QUESTIONS_H
 #define KOPS_QUESTIONS_H
@@ -16,36 +16,36 @@
 
 struct session;
 
-/* All that wait for one thing. */
+/* All requests that wait for one kind of information. */
 struct askers {
 	struct engine *engine;
-	/* Whether it is still being found out. */
+	/* Returns true while the information is being gathered. */
 	bool (*is_out)(const struct askers *askers);
 	void (*answer)(struct session *session, uint64_t id);
-	struct list waiting; /* struct questions that there are any of, and that nobody answers yet */
+	struct list waiting; /* non-empty struct questions that are not being answered yet */
 	struct errand errand;
 };
 
-/* Of one session. */
+/* The waiting requests of one session. */
 struct questions {
 	struct askers *askers;
 	struct session *session;
 	struct account *account;
-	struct list list; /* those asked first come first */
+	struct list list; /* in the order of arrival */
 	struct list_link waiting;
 	struct errand errand;
 };
 
-/* KOPS_E_NOMEM. */
+/* Adds a request. KOPS_E_NOMEM. */
 int questions_add(struct questions *questions, uint64_t id);
 
-/* It is found out: has all of them answered. */
+/* Has all requests answered, because the information is there. */
 void questions_answer(struct askers *askers);
 
-/* Their session ends: none is answered any more. What is there goes by questions_drop(). */
+/* Stops answering, because the session ends. questions_drop() removes what is left. */
 void questions_leave(struct questions *questions);
 
-/* Forgets one. False: there was none. */
+/* Removes one request. Returns false if there was none. */
 bool questions_drop(struct questions *questions);
 
 #endif

@@ -10,7 +10,7 @@
 #include "printable.h"
 #include "status.h"
 
-/* As session_send(), or KOPS_E_RANGE where it does not fit in a datagram. */
+/* Sends like session_send(), or returns KOPS_E_RANGE if the reply does not fit in a datagram. */
 static int send_if_it_fits(struct session *session, const Kops__V1__Reply *reply, int fd)
 {
 	uint8_t *out = session->all->out;
@@ -80,7 +80,7 @@ static void fill_op(const struct run_op *op, bool learning, Kops__V1__OpReceipt 
 	reply_put_shape(&op->shape, &ret->dtype, &ret->n_shape, &ret->shape);
 }
 
-/* There may have been room for its message alone: it is made anew from that for each run. */
+/* A Run of it works even if only its message is kept: each run is then made from that. */
 static bool run_works(const struct job *job)
 {
 	return job->prepared || (job->number && idmap_get(&job->session->prepared, job->number));
@@ -99,7 +99,7 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 	ret->graph = run->as_graph;
 }
 
-/* That of very many ops may have to say less of each. */
+/* If the receipt of very many ops is too long, it says less of each. */
 static void send_receipt(const struct job *job, Kops__V1__Receipt *receipt)
 {
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
@@ -114,7 +114,7 @@ static void send_receipt(const struct job *job, Kops__V1__Receipt *receipt)
 	reply_send(job->session, &reply, -1);
 }
 
-/* What has been told once is not told again. */
+/* A receipt without what an earlier one told. */
 static void reply_as_before(const struct job *job)
 {
 	Kops__V1__Receipt receipt = KOPS__V1__RECEIPT__INIT;

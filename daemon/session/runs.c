@@ -22,7 +22,7 @@ static int busy(struct request *r, double backlog_us, uint64_t limit_us, const c
 	return KOPS_E_BUSY;
 }
 
-/* Of the device that it goes to. */
+/* Checks the backlog of the device that the job goes to. */
 static int check_room(struct request *r, const struct job *job)
 {
 	const struct engine *e = r->session->engine;
@@ -35,7 +35,7 @@ static int check_room(struct request *r, const struct job *job)
 	return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
 }
 
-/* Whether no device of those that the job may go to takes more of this user. */
+/* Returns true if all devices that the job may use are full for this user. */
 static bool is_full_everywhere(const struct request *r, const char *wanted)
 {
 	const struct engine *e = r->session->engine;
@@ -50,7 +50,7 @@ static bool is_full_everywhere(const struct request *r, const char *wanted)
 	return true;
 }
 
-/* Before the work of finding out what the job is. */
+/* Checks limits before the job is made. */
 static int check_limits(struct request *r, const char *wanted)
 {
 	const struct engine *e = r->session->engine;
@@ -70,7 +70,7 @@ static int check_limits(struct request *r, const char *wanted)
 	return 0;
 }
 
-/* Before any work. wanted: the device it may go to, "" for any. */
+/* Checks a request before any work. wanted: the device it asks for, "" for any. */
 static int check(struct request *r, const char *wanted)
 {
 	if (r->session->all->stopping) {
@@ -128,7 +128,7 @@ static void reply(const struct job *job, int status, const char *why)
 		reply_error(job->session, job->id, status, why, 0);
 }
 
-/* The end of a job whose session is still there. */
+/* Called when a job ends whose session is still there. */
 static void answer(struct job *job, int status, const char *why)
 {
 	reply(job, status, why);
@@ -217,7 +217,7 @@ static int plan_at_once(struct request *r)
 	return end_making(r, rc < 0 ? rc : m->finish(r));
 }
 
-/* So that Run finds it. Where it cannot be kept the job runs all the same. */
+/* Keeps the message for Run. If it cannot be kept, the job runs anyway. */
 static int keep_message(struct request *r)
 {
 	struct session *s = r->session;
@@ -325,7 +325,7 @@ static int unpack_again(struct request *r)
 	return 0;
 }
 
-/* From its message, as if that had come now. */
+/* Makes the job again from its message, as if that had just come. */
 static int run_anew(struct request *r, struct prepared *p, uint64_t deadline_us)
 {
 	struct desk *desk = r->session->all->desk;

@@ -5,8 +5,7 @@
 #define MEMORY_NS 1e9
 #define STEP_NS   20000000u
 
-/* What was recent is spread over the time since the last look. Pieces that overlap are no more than all of it.
- */
+/* Spreads recent work over the time since the last call. Overlapping pieces count as no more than all of it. */
 static void weigh(struct load *l, uint64_t now_ns)
 {
 	double passed_ns, kept, rate;

@@ -1,7 +1,7 @@
 /*
- * load.h: the share of the last second or so in which a device had work: an average whose weights fall by e
- * each second. Of constant size. A short piece of work costs an addition: only every STEP or so all is weighed
- * anew.
+ * load.h: the share of about the last second in which a device had work, as an average whose weights fall by a
+ * factor of e each second. Its size is constant. A short piece of work costs an addition; all is weighed again
+ * only about every STEP.
  */
 #ifndef KOPS_LOAD_H
 #define KOPS_LOAD_H
@@ -11,13 +11,13 @@
 struct load {
 	double share;       /* as of at_ns */
 	uint64_t at_ns;     /* 0: never */
-	uint64_t recent_ns; /* work since then */
+	uint64_t recent_ns; /* work since at_ns */
 };
 
-/* A piece of work of busy_ns ends now. */
+/* Notes a piece of work of busy_ns that ends now. */
 void load_note(struct load *load, uint64_t busy_ns, uint64_t now_ns);
 
-/* 0 to 1. live_ns: of a piece that has not ended; 0: there is none. */
+/* Returns 0 to 1. live_ns: time of a piece that has not ended; 0: none. */
 double load_share(const struct load *load, uint64_t live_ns, uint64_t now_ns);
 
 #endif

@@ -29,7 +29,7 @@ static int send_lent(struct session *session, uint64_t request, const struct buf
 	return rc;
 }
 
-/* Of a buffer that is READY. */
+/* Answers an Alloc whose buffer is READY. */
 static void answer_alloc(struct session *session, uint64_t request, struct buffer *buffer)
 {
 	int rc = send_lent(session, request, buffer);
@@ -83,7 +83,7 @@ static int make_buffer(struct request *r, struct buffer **ret_buffer)
 	return rc;
 }
 
-/* What other sessions of the user did meanwhile counts. */
+/* Checks again, because other sessions of the user may have changed its use. */
 static int alloc(struct request *r)
 {
 	const Kops__V1__Alloc *alloc = r->msg->alloc;

@@ -1,4 +1,4 @@
-/* verb/cancel.c: Cancel: a job whose results nobody wants any more is withdrawn, or stops where it can. */
+/* verb/cancel.c: Cancel: withdraws a waiting job, or stops a running one where it can. */
 #include <inttypes.h>
 #include <stdio.h>
 

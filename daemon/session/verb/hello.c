@@ -1,4 +1,4 @@
-/* verb/hello.c: Hello: the protocol's version, and who the client is. */
+/* verb/hello.c: Hello: the protocol's version and the client's name. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

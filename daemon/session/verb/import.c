@@ -6,7 +6,7 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-/* What other sessions of the user did meanwhile counts. */
+/* Checks again, because other sessions of the user may have changed its use. */
 static int import(struct request *r)
 {
 	const Kops__V1__Import *import = r->msg->import;

@@ -1,4 +1,4 @@
-/* verb/list_sessions.c: ListSessions: who is connected, and what their jobs do. */
+/* verb/list_sessions.c: ListSessions: connected sessions and their jobs. */
 #include "base/clock.h"
 #include "job/job.h"
 #include "session/figures.h"

@@ -1,4 +1,4 @@
-/* verb/run.c: Run: a prepared job runs, as it is or made anew. */
+/* verb/run.c: Run: runs a prepared job, as it is or made again. */
 #include "session/runs.h"
 #include "session/verbs.h"
 

@@ -3,7 +3,7 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-/* Of a device that does not say, kopsd's own part is known. */
+/* For a device without such sensors, reports kopsd's own use. */
 static void fill_memory(const struct engine_device *d, const struct device_sensors *sensors,
                         Kops__V1__DeviceStats *ret)
 {
