@@ -66,7 +66,8 @@ static void exclude_line(const char *line)
 		madvise((void *)start, end - start, MADV_DONTDUMP);
 }
 
-/* Of a long line, which is one with a name, the last characters are lost. Returns the new length. */
+/* Appends a character. A line that is too long, which is one with a name, loses its last characters. Returns
+ * the new length. */
 static size_t add(char line[LINE_BYTES], size_t n, char c)
 {
 	if (c != '\n') {

@@ -1,6 +1,6 @@
 /*
- * core_dump.h: what core dumps leave out. Matrices of users do not belong in a file that outlives them, and
- * would make it as large as all their memory. The setting dump-matrices puts them in.
+ * core_dump.h: what core dumps leave out. Users' matrices do not belong in a file that outlives them, and would
+ * make it as large as all their memory. The setting dump-matrices includes them.
  */
 #ifndef KOPS_CORE_DUMP_H
 #define KOPS_CORE_DUMP_H
@@ -8,16 +8,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Before any memory is mapped for matrices; at first they are left out. */
+/* Call it before any memory is mapped for matrices. Initially they are left out. */
 void core_dump_include_matrices(bool include);
 
-/* A new mapping is for matrices, or for what is computed of them. Any thread. */
+/* Excludes a new mapping of matrices, or of data computed from them. Any thread. */
 void core_dump_exclude(void *address, uint64_t bytes);
 
 /*
- * The same for what libraries mapped for themselves, such as the buffers into which OpenBLAS copies operands.
- * They tell nobody where these are, so all anonymous mappings that are as large are taken for such. What a
- * thread has in its registers and on its stack stays in a core. May be called in a signal handler.
+ * Excludes libraries' mappings, such as the buffers into which OpenBLAS copies operands. Libraries do not say
+ * where these are, so this takes all anonymous mappings that are as large. A core still contains threads'
+ * registers and stacks. May be called in a signal handler.
  */
 void core_dump_exclude_libraries(void);
 

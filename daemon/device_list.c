@@ -65,7 +65,7 @@ static void print_word(const struct device_word *word, char ret[WORD_BYTES])
 		snprintf(ret, WORD_BYTES, "%s", name);
 }
 
-/* Whether an earlier word has the last one's devices, or it has theirs. */
+/* Returns true if an earlier word names the last word's devices, or the other way round. */
 static bool is_named_twice(const struct device_list *list, char ret[WORD_BYTES])
 {
 	const struct device_word *last = &list->words[list->n - 1];

@@ -1,4 +1,4 @@
-/* device_list.h: what the setting `devices` says: "auto", or kinds and numbered devices: "gpu0,gpu1,cpu". */
+/* device_list.h: the value of the setting `devices`: "auto", or kinds and numbered devices: "gpu0,gpu1,cpu". */
 #ifndef KOPS_DEVICE_LIST_H
 #define KOPS_DEVICE_LIST_H
 
@@ -15,10 +15,10 @@ enum device_kind {
 	DEVICE_KINDS
 };
 
-/* One word of it. */
+/* One word of the value. */
 struct device_word {
 	enum device_kind kind; /* DEVICE_KINDS: auto, every device of every kind */
-	bool is_numbered;      /* that one; else all of the kind */
+	bool is_numbered;      /* the device with this index; else all of the kind */
 	unsigned index;
 };
 
@@ -27,8 +27,8 @@ struct device_list {
 	unsigned n;
 };
 
-/* KOPS_E_INVALID with what is wrong in why[why_bytes], to follow "devices = TEXT": which devices there are does
- * not count. */
+/* Parses the value, whether or not such devices exist. KOPS_E_INVALID with the error in why[why_bytes], to
+ * follow "devices = TEXT". */
 int device_list_parse(const char *text, struct device_list *ret, char *why, size_t why_bytes);
 
 #endif

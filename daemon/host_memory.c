@@ -74,8 +74,8 @@ static struct host host = {.root = "",
                            .look.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * Reading files of the host. `missed`: one was not read, though it is there. What it would say is not known;
- * that is not the same as 0, or no limit. So the look is made again, up to so many times.
+ * State while reading files of the host. `missed`: a file exists but could not be read. That means unknown, not
+ * 0 or no limit, so all are read again, up to LOOK_TRIES times.
  */
 struct reading {
 	struct host *host;
@@ -95,7 +95,7 @@ static void close_file(struct reading *r, FILE *file)
 
 /* ---- The host ---- */
 
-/* What this process has: address space, and memory. */
+/* What this process uses: address space, and memory. */
 struct own {
 	uint64_t mapped, resident;
 };
@@ -220,8 +220,8 @@ static bool read_folder(struct reading *r, const struct cgroup_files *files, con
 	return true;
 }
 
-/* As it was found within the last second: processes are seldom moved, and to look takes longer than all the
- * rest. */
+/* Finds this process's cgroup, at most once a second: processes seldom move, and finding it takes longer than
+ * all the rest. */
 static bool own_cgroup(struct reading *r, struct cgroup *ret)
 {
 	struct host *h = r->host;
@@ -290,7 +290,7 @@ uint64_t host_memory_claim_pages(struct host_memory_pages *p, uint64_t bytes)
 	return missing < more ? missing : more;
 }
 
-/* Of all that are claimed. */
+/* Sums over all claimed pages of files. */
 struct claimed {
 	uint64_t missing; /* without pages */
 	uint64_t foreign; /* with or without */
@@ -315,8 +315,8 @@ static struct claimed count_pages(struct host *h)
 }
 
 /*
- * What is promised to limits of cgroups. Of foreign pages, those count once that must be in our cgroup already:
- * it has so much shared memory that the rest of our files cannot be all of it.
+ * What counts as promised against limits of cgroups. Foreign pages that must be in our cgroup already count
+ * once: those by which its shared memory exceeds all our other files.
  */
 static uint64_t promised_in_cgroup(struct reading *r, const struct claimed *c, const struct cgroup *cgroup)
 {
@@ -345,7 +345,7 @@ static uint64_t kept_free(const struct limit *limit)
 	return limit->total / 16;
 }
 
-/* What may be claimed of a limit when nothing is claimed yet. */
+/* What may be claimed within a limit when nothing is claimed. */
 static uint64_t spare(const struct limit *limit)
 {
 	uint64_t kept = kept_free(limit);
@@ -467,9 +467,8 @@ uint64_t host_memory_room(void)
 /* ---- Claims ---- */
 
 /*
- * A look at all limits takes 0.1 ms and more, most of it in the kernel. So the last one holds for a while, in
- * which we know what we claim and give back ourselves, and others can take or give back so much at most: 50
- * GB/s.
+ * Reading all limits takes 0.1 ms or more, mostly in the kernel. So the last reading is used for a while. In
+ * that time our own claims are known, and others are assumed to take or free at most 50 GB/s.
  */
 #define DETAILS_BYTES       384
 #define LOOK_HOLDS_NS       20000000u
@@ -502,7 +501,7 @@ static int64_t others_bytes(const struct look *last, const struct look *now)
 	return (int64_t)(now->at_ns - last->at_ns) * OTHERS_BYTES_PER_NS;
 }
 
-/* All that is claimed, and so many bytes beyond it. */
+/* Returns true if all claims and `beyond` bytes fit. */
 static bool fits(const struct look *last, const struct look *now, uint64_t beyond)
 {
 	int64_t room = last->left - others_bytes(last, now);
@@ -519,7 +518,7 @@ static bool cannot_fit(const struct look *last, const struct look *now, uint64_t
 	return beyond > left && beyond - left > now->freed - last->freed;
 }
 
-/* What the host has, and where kopsd's cgroup is, is not for clients, which are strangers to each other. */
+/* Clients are strangers to each other, so they are not told what the host has or where kopsd's cgroup is. */
 static void tell(const struct look *look, uint64_t mine, uint64_t beyond)
 {
 	char details[DETAILS_BYTES];
@@ -550,7 +549,7 @@ static int refuse_bytes(const struct look *look, uint64_t mine, uint64_t beyond,
 	return KOPS_E_NOMEM;
 }
 
-/* Whether all that is claimed fits, `mine` bytes of it the caller's latest, and so many bytes beyond it. */
+/* Checks that all claims and `beyond` bytes fit; `mine` bytes of the claims are the caller's latest. */
 static int check_claims(uint64_t mine, uint64_t beyond, char *why, size_t why_bytes)
 {
 	struct look last = latest_look(&host);
@@ -560,7 +559,8 @@ static int check_claims(uint64_t mine, uint64_t beyond, char *why, size_t why_by
 
 	if (holds(&last, &look) && fits(&last, &look, beyond))
 		return 0;
-	if (holds(&last, &look) && mine == 0 && cannot_fit(&last, &look, beyond)) /* else it may count that */
+	if (holds(&last, &look) && mine == 0 &&
+	    cannot_fit(&last, &look, beyond)) /* otherwise the new reading may count them */
 		return refuse_bytes(&last, mine, beyond, why, why_bytes);
 	if (!read_tightest(&host, &look.tightest, &look.promised))
 		return 0; /* there is no way to know */
@@ -648,7 +648,7 @@ int host_memory_may_map(uint64_t bytes, char *why, size_t why_bytes)
 	return refuse_bytes(&(struct look){.tightest = space}, 0, bytes, why, why_bytes);
 }
 
-/* Writable, because only such memory counts as data (RLIMIT_DATA). */
+/* Maps it writable, because only such memory counts as data (RLIMIT_DATA). */
 int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes)
 {
 	void *at =

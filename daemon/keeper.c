@@ -24,7 +24,7 @@ static bool is_due(struct keeper *k, unsigned i)
 	return learned && *kept_of(k, i)->path && learned_changes(learned) != kept_of(k, i)->written_changes;
 }
 
-/* On the loop thread: takes a copy of what is to be written. True: there is something. */
+/* Copies what is due to be written, on the loop thread. Returns true if anything is. */
 static bool collect(struct keeper *k)
 {
 	bool any = false;

@@ -1,7 +1,8 @@
 /*
- * keeper.h: keeps what devices learned from jobs (device/learned.h) over restarts, in a file for each device in
- * the cache directory: learned-gpu0. It is read at the start, and written some seconds after a trial has shown
- * something, and at the stop. A worker thread writes: neither the loop nor a device waits for a disk.
+ * keeper.h: keeps what devices learned from jobs (device/learned.h) over restarts, in one file for each device
+ * in the cache directory, such as learned-gpu0. A file is read at the start, and written some seconds after a
+ * trial's result and at the stop. A worker thread writes, so that neither the loop nor a device waits for a
+ * disk.
  */
 #ifndef KOPS_KEEPER_H
 #define KOPS_KEEPER_H
@@ -13,10 +14,10 @@
 #include "job/engine.h"
 
 struct kept {
-	char path[PATH_MAX]; /* "": nowhere */
+	char path[PATH_MAX]; /* "": not kept */
 	struct learned_file file;
-	uint64_t written_changes;     /* learned_changes() of what the file holds */
-	struct learned_shape *shapes; /* to be written */
+	uint64_t written_changes;     /* learned_changes() when the file was written */
+	struct learned_shape *shapes; /* to be written by the task */
 	size_t n_shapes;
 };
 
@@ -26,19 +27,19 @@ struct keeper {
 	uv_timer_t timer;
 	struct task task;
 	struct task_flow flow;
-	bool is_writing, has_failed; /* has_failed: the log has said so */
+	bool is_writing, has_failed; /* has_failed: a failure was logged */
 };
 
-/* Of an engine whose devices are open: gives each its table as `autotune` says. */
+/* Gives each device its table, if `autotune` is set. The engine's devices are open. */
 void keeper_start(struct keeper *keeper, struct engine *engine);
 
-/* The setting autotune may have changed. */
+/* Call it when the setting autotune may have changed. */
 void keeper_reload(struct keeper *keeper);
 
-/* A trial has ended. */
+/* Call it when a trial has ended. */
 void keeper_note(struct keeper *keeper);
 
-/* Writes what is not written yet, unless a worker thread is at it, and frees the tables. */
+/* Writes what is not written yet, unless a worker thread is writing, and frees the tables. */
 void keeper_stop(struct keeper *keeper);
 
 #endif

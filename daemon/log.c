@@ -23,10 +23,10 @@ static bool to_journal;
 /* ---- Writing, which never waits for a reader ---- */
 
 /*
- * A reader that stalls must not stall kopsd. O_NONBLOCK cannot be set on stderr: whoever started kopsd shares
- * its open file description. So a pipe or terminal is opened anew, with a description of our own. Where that is
- * not allowed (the pipe of another user), poll() tells whether there is room: a pipe that polls as writable
- * takes PIPE_BUF bytes at once, and lines are shorter.
+ * A reader that stalls must not stall kopsd. O_NONBLOCK cannot be set on stderr, because kopsd's parent shares
+ * its open file description. So a pipe or terminal is opened again, with a description of our own. If that is
+ * not allowed (another user's pipe), poll() tells whether there is room: a pipe that polls as writable takes
+ * PIPE_BUF bytes at once, and lines are shorter.
  */
 enum how {
 	PLAINLY,    /* a file: always takes what is written */
@@ -38,7 +38,7 @@ enum how {
 static struct {
 	pthread_mutex_t lock; /* for all below */
 	enum how how;
-	int own_fd;    /* UNBLOCKED; else -1 */
+	int own_fd;    /* if UNBLOCKED; else -1 */
 	unsigned lost; /* lines since the last one that was written */
 	bool is_cut;   /* the last one was written in part */
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER, .own_fd = -1};

@@ -1,9 +1,9 @@
 /*
- * log.h: events on stderr, one line each, with its level: as "<N>", which journald takes, where stderr is the
- * journal; in words ("warning: ") on a terminal, in a file or a pipe.
+ * log.h: logs events to stderr, one line each, with a level. If stderr is the journal, the level is "<N>",
+ * which journald reads; on a terminal or in a file or pipe it is a word ("warning: ").
  *
- * Lines never hold matrix content or descriptors' paths. Any thread may log. Nobody waits for who reads stderr:
- * lines that it does not take are lost, and the next one that it takes is preceded by their number.
+ * Lines never hold matrix content or descriptors' paths. Any thread may log. No thread waits for stderr's
+ * reader: lines that stderr does not take are lost, and their number precedes the next line.
  */
 #ifndef KOPS_LOG_H
 #define KOPS_LOG_H
@@ -19,15 +19,16 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7
 };
 
-/* Looks where stderr goes. Before other threads log; without it, levels are in words and writes may wait. */
+/* Finds out what stderr is. Call it before other threads log. Without it, levels are words and writes may
+ * block. */
 void log_open(void);
 void log_set_level(int level);
-/* Control characters in the text (client names) are written as '?'. */
+/* Logs a line. Control characters in the text (client names) become '?'. */
 void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * For lines that a client can cause as often as it likes: true for the first LOG_BURST of each second. The
- * first after a gap tells how many were left out. Loop thread.
+ * For lines that a client can cause at any rate: returns true for the first LOG_BURST of each second. The first
+ * line after a gap says how many were left out. Loop thread.
  */
 enum { LOG_BURST = 10 };
 struct log_limit {

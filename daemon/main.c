@@ -83,7 +83,7 @@ static bool has_descriptors(void)
 	return false;
 }
 
-/* Of threads too, which have as much as the first one may. */
+/* Checks the stack limit, which other threads get too. */
 static bool has_stack(void)
 {
 	struct rlimit limit;
@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 	standard_fds_open();
 	/* Without it a log, a matrix or a file of ours at that limit would end us, without a word. */
 	signal(SIGXFSZ, SIG_IGN);
-	/* What is large goes back when it is freed: each thread would keep as much as it ever had. */
+	/* Large blocks are unmapped when freed. Otherwise each thread would keep as much as it ever had. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	log_open();
 	rc = config_load(argc, argv, &server.config, &action, why);

@@ -79,7 +79,7 @@ int notify_reloading(void)
 	return notify(state);
 }
 
-/* A decimal number and nothing else. */
+/* Parses a decimal number without other characters. */
 static bool parse_number(const char *text, uint64_t *ret)
 {
 	unsigned long long value;

@@ -11,14 +11,15 @@
 #include "base/clock.h"
 #include "cpus.h"
 
-/* With fewer CPUs, who looks may be in another's way; and once it was, not for so long. */
+/* With fewer than MANY_CPUS CPUs, a polling loop may be in another thread's way. If it was, it does not poll
+ * for NO_LOOKS_NS. */
 #define MANY_CPUS   4
 #define NO_LOOKS_NS 100000000u
 #define GAVE_WAY_NS 100000u
 
 /* ---- Awake and asleep ---- */
 
-/* Whether there is a run to take; a position that cannot be counts as one, so that it is seen. */
+/* Returns true if there is a run to take. An invalid position counts as one, so that it is noticed. */
 static bool has_runs_to_take(const struct ring *r)
 {
 	uint32_t waiting = ring_load(&r->memory->run_tail) - r->taken;
@@ -106,7 +107,7 @@ static void fall_asleep(struct ring *r)
 	list_remove(&r->awake);
 }
 
-/* Its user may be unable to take the runs just now, so it is not put to sleep again before the loop is. */
+/* If the ring's user cannot take the runs now, the ring is not put to sleep again before the loop is. */
 static void put_to_sleep(struct ring *r)
 {
 	unsigned left = r->all->to_sleep;
@@ -127,9 +128,9 @@ static void on_to_come(uv_idle_t *idle)
 }
 
 /*
- * The loop may be about to wait: for what comes from here on, clients have to wake it. (uv_backend_timeout()
- * does not tell whether it will, while changes of what is watched are due.) Nor does it stay awake for a ring
- * whose user cannot take runs for now.
+ * The loop may be about to sleep: clients have to wake it for what they put in from now on.
+ * (uv_backend_timeout() does not tell whether it will sleep while changes of watched descriptors are pending.)
+ * The loop does not stay awake for a ring whose user cannot take runs now.
  */
 static void on_prepare(uv_prepare_t *prepare)
 {
@@ -222,7 +223,7 @@ void ring_free(struct ring *r)
 	free(r);
 }
 
-/* The ring too: else its client would have to wake the loop that looks. */
+/* Also keeps the ring awake. Otherwise its client would have to wake the loop that looks. */
 static void stay_awake(struct ring *r)
 {
 	struct rings *all = r->all;

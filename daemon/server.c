@@ -28,7 +28,7 @@
 #define RECEIVERS_HUNG_MAX  256
 #define CLOSERS_NS          500000000u
 #define CPUS_PER_ZEROER     2
-#define CPUS_PER_CLOSER     4  /* of one user, who is not to have all closers either */
+#define CPUS_PER_CLOSER     4  /* for each closer of one user, who must not have all */
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
 
 static struct server *of_engine(struct engine *engine)
@@ -206,8 +206,8 @@ static void log_refusal(const char *details)
 }
 
 /*
- * What is kept for clients beside buffers. Unread replies, and the first of what is prepared, are not looked
- * for: they are part of the sixteenth that host_memory.h keeps free.
+ * Limits what is kept for clients beside buffers. Unread replies and the first prepared jobs are not checked:
+ * they are part of the sixteenth that host_memory.h keeps free.
  */
 static void limit_by_memory(struct engine *e)
 {
@@ -319,10 +319,10 @@ static int watch_signal(struct server *s, uv_signal_t *handle, int number, uv_si
 /* ---- Start and end ---- */
 
 /*
- * Each buffer is a mapping and a descriptor, and without them the allocator and other users' buffers fail too:
- * half of what the kernel allows is for buffers, a quarter of the descriptors for sessions, an eighth for the
- * pool's cache, the rest for descriptors under way (some of them to be closed, or unread by clients), devices
- * and ourselves. Returns what the pool may keep.
+ * Divides mappings and descriptors. Each buffer is a mapping and a descriptor, and when these run out, the
+ * allocator and other users' buffers fail too. So buffers get half of what the kernel allows. Of the
+ * descriptors, sessions get a quarter and the pool's cache an eighth. The rest is for devices, ourselves and
+ * descriptors under way (to be closed, or not read by clients yet). Returns what the pool may keep.
  */
 static unsigned divide_descriptors(struct server *s)
 {
@@ -352,8 +352,8 @@ static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WH
 
 /* ---- What jobs are at work ---- */
 
-/* Of the folders that systemd made, in an order of its own, the one that is not for users' sockets; its length.
- */
+/* Finds the folder that is not for users' sockets, among those that systemd made, in any order. Returns its
+ * length. */
 static int state_folder(const struct server *s, const char **ret)
 {
 	const char *folder = getenv("RUNTIME_DIRECTORY");

@@ -1,8 +1,8 @@
-/* cpu_pause.h: for who looks at memory again and again. */
+/* cpu_pause.h: a pause for loops that poll memory. */
 #ifndef KOPS_CPU_PAUSE_H
 #define KOPS_CPU_PAUSE_H
 
-/* Between two looks: leaves the core to its other hyperthread for some 50 ns. */
+/* Leaves the core to its other hyperthread for some 50 ns. */
 static inline void cpu_pause(void)
 {
 #if defined(__x86_64__)

@@ -9,7 +9,7 @@ struct locale {
 	locale_t c, before;
 };
 
-/* Where there is no memory for it, the program's locale stays. */
+/* If out of memory, the program's locale stays. */
 static struct locale enter(void)
 {
 	struct locale l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};

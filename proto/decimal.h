@@ -1,6 +1,6 @@
 /*
- * decimal.h: numbers with a fraction, read and written with a point, whatever locale the program has set: a
- * library runs in its caller's.
+ * decimal.h: reads and writes numbers with a decimal point, whatever locale the program has set; a library runs
+ * in its caller's locale.
  */
 #ifndef KOPS_DECIMAL_H
 #define KOPS_DECIMAL_H
@@ -11,10 +11,10 @@
 
 #define DECIMAL_BYTES 32
 
-/* The whole text as strtod() reads it in the C locale; false: it is no number. */
+/* Reads the whole text like strtod() in the C locale. Returns false if it is no number. */
 bool decimal_read(const char *text, double *ret);
 
-/* As %g in the C locale. Returns text. */
+/* Writes like %g in the C locale. Returns text. */
 const char *decimal_write(char text[DECIMAL_BYTES], double value);
 
 /* vsnprintf() in the C locale. */

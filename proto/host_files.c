@@ -61,7 +61,7 @@ bool host_files_read_line(const char *root, const char *path, char *line, size_t
 
 /* ---- Control groups ---- */
 
-/* Whether the comma-separated list has the word. */
+/* Returns true if the comma-separated list has the word. */
 static bool has_word(const char *list, const char *word)
 {
 	size_t n = strlen(word);

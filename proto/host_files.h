@@ -1,8 +1,8 @@
 /*
- * host_files.h: what /proc and /sys say of this process's host, and where its control groups are.
+ * host_files.h: reads /proc and /sys of this process's host, and finds its control groups.
  *
- * A file that is not there says that something does not apply. A file that could not be read just now says
- * nothing: *missed becomes true then, and the caller asks again later.
+ * A missing file means that something does not apply. A file that could not be read says nothing: *missed
+ * becomes true, and the caller tries again later.
  */
 #ifndef KOPS_HOST_FILES_H
 #define KOPS_HOST_FILES_H
@@ -14,17 +14,18 @@
 #define HOST_FILES_PATH_BYTES 1024
 #define HOST_FILES_LINE_BYTES 1024
 
-/* The file at root + path; root is "" for the real host, and another folder in tests. NULL if there is none. */
+/* Opens the file at root + path; root is "" for the real host, and another folder in tests. NULL if there is
+ * none. */
 FILE *host_files_open(const char *root, const char *path, bool *missed);
 /* Closes a file that host_files_open() returned; NULL is allowed. */
 void host_files_close(FILE *file, bool *missed);
 /*
- * Reads a file of one line with one read, as files below /proc/sys demand: they give a second read nothing.
- * False if there is no such file, or no complete line in it.
+ * Reads a file of one line with one read, because files below /proc/sys return nothing to a second read.
+ * Returns false if there is no such file, or no complete line in it.
  */
 bool host_files_read_line(const char *root, const char *path, char *line, size_t line_bytes, bool *missed);
 
-/* Where the cgroups of one controller are: the folder of this process's own one is mount + path. */
+/* The cgroup of this process for one controller; its folder is mount + path. */
 struct cgroup {
 	bool is_v1;
 	char mount[HOST_FILES_PATH_BYTES / 2];

@@ -98,10 +98,10 @@ static const char *read_tag(struct span *in, uint32_t *ret_tag, unsigned *ret_wi
 	return NULL;
 }
 
-/* As it stands in the message. */
+/* A value as the message has it. */
 struct value {
 	uint64_t number;   /* of a varint */
-	struct span bytes; /* of anything else; the payload alone where it has a length prefix */
+	struct span bytes; /* of other types; without the length prefix, if there is one */
 };
 
 static const char *read_value(struct span *in, unsigned wire, struct value *ret)
@@ -284,7 +284,7 @@ static void *new_message(const struct message_unpacking *u, const ProtobufCMessa
 	return msg;
 }
 
-/* From now on its fields are read, until it ends. NULL or the phrase. */
+/* Begins to read the fields of a nested message. NULL, or why it is refused. */
 static const char *enter(struct message_unpacking *u, const ProtobufCMessageDescriptor *type, struct span in,
                          void **ret_msg)
 {
@@ -318,7 +318,7 @@ static const char *store(struct message_unpacking *u, const ProtobufCFieldDescri
 	}
 }
 
-/* Of an array of n, which is where it is for as long as it does not grow beyond. */
+/* The capacity of an array of n, which moves when it grows beyond. */
 static size_t capacity(size_t n)
 {
 	size_t room = n ? 4 : 0;
@@ -328,7 +328,8 @@ static size_t capacity(size_t n)
 	return room;
 }
 
-/* Where `more` go, behind the n of the array whose address is at `at`. NULL: out of memory. */
+/* Returns the address for `more` elements after the n of the array whose address is at `at`. NULL: out of
+ * memory. */
 static void *grow(const struct message_unpacking *u, void *at, size_t n, size_t more, size_t size)
 {
 	uint8_t *array, *larger;
@@ -349,7 +350,7 @@ static void *grow(const struct message_unpacking *u, void *at, size_t n, size_t 
 static const char *add_repeated(const struct message_unpacking *u, const ProtobufCFieldDescriptor *field,
                                 size_t more, uint8_t *msg, void **ret_at)
 {
-	/* From our side of the wire the datagram and the arena are limits enough. */
+	/* For bytes from our own side, the datagram and the arena are limits enough. */
 	size_t max = field->type == PROTOBUF_C_TYPE_MESSAGE ? MESSAGE_OPS_MAX : MESSAGE_NUMBERS_MAX;
 	size_t *n = (size_t *)(void *)(msg + field->quantifier_offset);
 
@@ -364,7 +365,7 @@ static const char *add_repeated(const struct message_unpacking *u, const Protobu
 	return NULL;
 }
 
-/* A varint ends at the byte whose upper bit is 0. */
+/* Counts packed numbers. A varint ends at the byte whose upper bit is 0. */
 static size_t count_packed(struct span values, unsigned wire)
 {
 	size_t bytes = (size_t)(values.end - values.at), n = 0;
@@ -522,7 +523,8 @@ size_t message_put_varint(uint8_t *out, uint64_t value)
 
 /* ---- Datagrams ---- */
 
-/* Room for the descriptors of one datagram. What does not fit the kernel would close, in our time. */
+/* Room for the descriptors of one datagram. Any that do not fit would be closed by the kernel within our
+ * call. */
 union control {
 	struct cmsghdr align;
 	unsigned char bytes[CMSG_SPACE(sizeof(int) * MESSAGE_FDS_ROOM)];
@@ -532,7 +534,7 @@ static int socket_error(void)
 {
 	switch (errno) {
 	case EAGAIN:
-	case ENOBUFS: /* the kernel had no memory for it just now */
+	case ENOBUFS: /* the kernel is out of memory for now */
 	case ENOMEM:
 		return KOPS_E_BUSY;
 	case EPIPE:

@@ -3,7 +3,7 @@
  *
  * Packing and unpacking use storage of the caller, never the heap. protobuf-c packs, but does not unpack: it
  * recurses without limit, amplifies memory, is quadratic on repeated singular fields, and reads each message
- * twice. Ours takes what its descriptors say, in one pass, into a capped arena.
+ * twice. This unpacker follows protobuf-c's descriptors in one pass, into a capped arena.
  */
 #ifndef KOPS_MESSAGE_H
 #define KOPS_MESSAGE_H
@@ -19,7 +19,7 @@
 #define MESSAGE_FDS_ROOM    253 /* the kernel sends no more at once */
 #define MESSAGE_ARENA_BYTES (128 * 1024)
 #define MESSAGE_OPS_MAX     64
-#define MESSAGE_NUMBERS_MAX 16 /* repeated ones */
+#define MESSAGE_NUMBERS_MAX 16 /* of a repeated field */
 #define MESSAGE_DEPTH_MAX   6  /* Request > Submit > Op > Instance > Operand > View */
 
 /* A bump allocator; unpacking empties it first. What it returned lives until the next unpack. */
@@ -28,38 +28,39 @@ struct message_arena {
 	_Alignas(16) unsigned char bytes[MESSAGE_ARENA_BYTES];
 };
 
-/* Beside what was unpacked. NULL: it is full. */
+/* Allocates beside what was unpacked. NULL: the arena is full. */
 void *message_arena_alloc(struct message_arena *arena, size_t size);
 
 enum message_unknown {
-	MESSAGE_UNKNOWN_REFUSED, /* daemon: hostile bytes end here */
+	MESSAGE_UNKNOWN_REFUSED, /* daemon: hostile bytes are refused */
 	MESSAGE_UNKNOWN_ALLOWED, /* client: a newer daemon may say more */
 };
 
 /*
- * len bytes as a message of that type, in the arena: as protobuf_c_message_unpack() gives it, but without the
- * unknown fields. NULL with a static phrase in *ret_why where they are refused: malformed or truncated bytes,
- * nesting over MESSAGE_DEPTH_MAX, a singular field or oneof given twice, more than MESSAGE_OPS_MAX of a
- * repeated submessage or MESSAGE_NUMBERS_MAX of a repeated number (on the daemon's side), unknown fields (as
- * asked), invalid UTF-8 or NUL bytes in strings, more memory than the arena has. Linear time. No field may be
- * of type bytes, nor have a default value or a presence of its own (optional).
+ * Unpacks len bytes as a message of that type in the arena, like protobuf_c_message_unpack(), but drops unknown
+ * fields. Linear time. No field may be of type bytes, have a default value or be optional.
+ *
+ * Returns NULL with a static phrase in *ret_why for: malformed or truncated bytes; nesting over
+ * MESSAGE_DEPTH_MAX; a singular field or oneof given twice; more than MESSAGE_OPS_MAX of a repeated submessage
+ * or MESSAGE_NUMBERS_MAX of a repeated number (on the daemon's side); unknown fields (as asked); invalid UTF-8
+ * or NUL bytes in strings; more memory than the arena has.
  */
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t len,
                                  enum message_unknown unknown, struct message_arena *arena,
                                  const char **ret_why);
 
-/* One message among those that it lies in, and what is left of it to read. */
+/* One of the nested messages being read, and what is left of it. */
 struct message_level {
 	const ProtobufCMessageDescriptor *type;
 	uint8_t *msg;
 	const uint8_t *at, *end;
-	uint64_t seen; /* singular fields: bits of type->fields */
+	uint64_t seen; /* singular fields read: bits of type->fields */
 };
 
-/* A message of which some is unpacked. */
+/* A message that is partly unpacked. */
 struct message_unpacking {
-	ProtobufCMessage *msg; /* whole when all is done and why is NULL */
-	const char *why;       /* it is refused */
+	ProtobufCMessage *msg; /* complete when all is done and why is NULL */
+	const char *why;       /* why it is refused */
 	enum message_unknown unknown;
 	struct message_arena *arena;
 	unsigned depth;
@@ -67,60 +68,60 @@ struct message_unpacking {
 };
 
 /*
- * The same in several steps, each of which reads about so many bytes more, and at least one field; data stays,
- * and the arena is only added to meanwhile. True: all is done.
+ * The same in steps, each of which reads about `bytes` more, and at least one field. data must stay, and the
+ * arena may only be added to meanwhile. Returns true when all is done.
  */
 void message_unpack_begin(struct message_unpacking *u, const ProtobufCMessageDescriptor *type,
                           const uint8_t *data, size_t len, enum message_unknown unknown,
                           struct message_arena *arena);
 bool message_unpack_some(struct message_unpacking *u, size_t bytes);
 
-/* Puts '?' for what is not UTF-8, such as half a character where a name was cut. Protobuf strings have to be.
- */
+/* Replaces what is not UTF-8 by '?', such as half a character at the end of a name that was cut. Protobuf
+ * strings must be UTF-8. */
 void message_make_text(char *text);
 
 /*
- * Packs into out[MESSAGE_BYTES_MAX]. KOPS_E_RANGE when it does not fit, else 0 and the length.
+ * Packs into out[MESSAGE_BYTES_MAX]. Returns 0 and the length, or KOPS_E_RANGE if it does not fit.
  */
 int message_pack(const ProtobufCMessage *msg, uint8_t out[MESSAGE_BYTES_MAX], size_t *ret_len);
 
-/* For what is cheaper written by hand: the first byte of a field below 16, a number (its length). */
+/* For messages that are cheaper to write by hand: the first byte of a field below 16; and a number, returning
+ * its length. */
 #define MESSAGE_TAG(field, wire_type) ((uint8_t)((field) << 3 | (wire_type)))
 #define MESSAGE_VARINT_MAX            10
 size_t message_put_varint(uint8_t *out, uint64_t value);
 
 /*
- * Sends one datagram with n_fds <= MESSAGE_FDS_MAX descriptors, without blocking and without SIGPIPE.
- * 0, KOPS_E_BUSY when the socket is full or the kernel has no memory just now, KOPS_E_CONNECT when the peer is
- * gone, KOPS_E_QUOTA when too many descriptors of this user are under way to readers that do not read,
- * KOPS_E_SYSTEM (errno).
+ * Sends one datagram with n_fds <= MESSAGE_FDS_MAX descriptors, without blocking and without SIGPIPE. 0, or
+ * KOPS_E_BUSY (the socket is full, or the kernel is out of memory for now), KOPS_E_CONNECT (the peer is gone),
+ * KOPS_E_QUOTA (too many descriptors of this user are unread), KOPS_E_SYSTEM (errno).
  */
 int message_send(int sock, const uint8_t *data, size_t len, const int *fds, unsigned n_fds);
 
 /*
- * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. 0, KOPS_E_BUSY when none waits,
- * KOPS_E_CONNECT at the end, KOPS_E_PROTOCOL when the datagram is too large or has more than MESSAGE_FDS_MAX
- * descriptors, KOPS_E_NOMEM when the datagram is there but this process had not enough descriptors left for
- * those that came with it, KOPS_E_SYSTEM.
+ * Receives one datagram into data[MESSAGE_BYTES_MAX] without blocking. 0, or KOPS_E_BUSY (none waits),
+ * KOPS_E_CONNECT (the end), KOPS_E_PROTOCOL (the datagram is too large or has more than MESSAGE_FDS_MAX
+ * descriptors), KOPS_E_NOMEM (the datagram was received, but this process had too few free descriptors for
+ * those that came with it), KOPS_E_SYSTEM.
  *
- * Received descriptors are close-on-exec. They are the caller's to close, with any code: how long that takes is
- * up to who sent them.
+ * Received descriptors are close-on-exec. The caller closes them, whatever the code. How long that takes is up
+ * to their sender.
  */
 int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_ROOM], unsigned *ret_n_fds);
 
 /*
- * The same, but takes a datagram only if no descriptors came with it: KOPS_E_FD when some did, and it stays.
- * For a process that must not have in its table what others send.
+ * The same, but takes a datagram only if no descriptors came with it; otherwise it stays, and KOPS_E_FD is
+ * returned. For a process that must not have others' files in its table.
  */
 int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len);
 
 /*
  * The same, but blocks as a blocking socket does, and takes no descriptors: the kernel discards any that come.
- * KOPS_E_BUSY when the socket's SO_RCVTIMEO has passed or a signal came.
+ * KOPS_E_BUSY after the socket's SO_RCVTIMEO, or when a signal came.
  */
 int message_recv_wait(int sock, uint8_t *data, size_t *ret_len);
 
-/* Whether message_recv() would find something: a datagram, the end or an error. */
+/* Returns true if message_recv() would find something: a datagram, the end or an error. */
 bool message_waits(int sock);
 
 #endif

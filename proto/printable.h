@@ -1,6 +1,5 @@
 /*
- * printable.h: text that somebody else chose, made safe to show: it can neither drive a terminal nor forge
- * lines.
+ * printable.h: makes text from others safe to show: it can neither control a terminal nor forge lines.
  */
 #ifndef KOPS_PRINTABLE_H
 #define KOPS_PRINTABLE_H
@@ -8,9 +7,9 @@
 #include <stddef.h>
 
 /*
- * Bytes of the character at `at` if a terminal would take it for a command (C0, DEL, C1), if it ends a line
- * (U+2028, U+2029) or turns the direction of what follows (U+200E, U+200F, U+202A to E, U+2066 to 9, U+061C);
- * else 0. At the end of the text: 0.
+ * Returns the bytes of the character at `at` if a terminal would take it for a command (C0, DEL, C1), if it
+ * ends a line (U+2028, U+2029), or if it changes the direction of text (U+200E, U+200F, U+202A to E, U+2066 to
+ * 9, U+061C). Else 0, also at the end of the text.
  */
 static inline size_t unprintable_bytes(const char *at)
 {
@@ -26,7 +25,7 @@ static inline size_t unprintable_bytes(const char *at)
 	return second == 0x81 && third >= 0xa6 && third <= 0xa9 ? 3 : 0;
 }
 
-/* Puts '?' for each such character, in place. */
+/* Replaces each such character by '?', in place. */
 static inline void make_printable(char *text)
 {
 	char *to = text;

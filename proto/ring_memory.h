@@ -1,17 +1,17 @@
 /*
  * ring_memory.h: the memory that libkops and kopsd share for runs of prepared jobs, beside the socket.
  *
- * Two rings of as many entries, each with one writer and one reader: runs to the daemon, ends back. A tail
- * counts what was put in so far, a head what was taken; both wrap at 2^32. Entry i of a ring is what was put in
- * as number i (modulo entries), counted from 0.
+ * It has two rings of equal size, each with one writer and one reader: runs to the daemon, receipts back. A
+ * tail counts what was put in so far, a head what was taken; both wrap at 2^32. Entry i of a ring holds what
+ * was put in as number i (modulo entries), counted from 0.
  *
- * Nobody calls the other while it is awake. Who is about to sleep says so in its word and then looks at its
- * ring once more; who has put something in and finds that word set clears it and sends a datagram: the daemon
- * is woken by Wake, the client by a Reply that is Woken. Both sides use sequentially consistent stores and
- * loads for this, so that at least one sees the other.
+ * Neither side wakes the other while that is awake. A side about to sleep sets its word and then looks at its
+ * ring once more. A side that has put something in and finds that word set clears it and sends a datagram: Wake
+ * to the daemon, or a Reply with Woken to the client. Both use sequentially consistent stores and loads for
+ * this, so that at least one sees the other.
  *
- * Neither side trusts what the other writes: positions of its own are kept in private memory, entries are
- * copied before they are looked at.
+ * Neither side trusts what the other writes. Each keeps its own positions in private memory, and copies an
+ * entry before it checks the entry.
  */
 #ifndef KOPS_RING_MEMORY_H
 #define KOPS_RING_MEMORY_H
@@ -22,7 +22,7 @@
 #define RING_ENTRIES_MAX 256u /* a power of 2 */
 #define RING_HEAD_BYTES  4096u
 
-/* Where each word is the only one of its cache line. */
+/* Each word has a cache line of its own. */
 struct ring_word {
 	_Alignas(64) uint32_t value;
 };
@@ -35,8 +35,8 @@ struct ring_run {
 #define RING_PREPARED 1u /* Receipt.prepared */
 #define RING_GRAPH    2u /* Receipt.graph */
 
-/* Success. All else is answered by a Reply: failures, and receipts that have words, or times of single ops as
- * jobs with `timed` do. */
+/* The receipt of a successful run. A Reply answers everything else: failures, and receipts with text, or with
+ * times of single ops as for jobs with `timed`. */
 struct ring_end {
 	uint64_t id;
 	uint32_t flags, reserved;
@@ -45,10 +45,11 @@ struct ring_end {
 };
 
 struct ring_memory {
-	struct ring_word run_tail, run_head; /* the client's, the daemon's */
-	struct ring_word end_tail, end_head; /* the daemon's, the client's */
+	struct ring_word run_tail, run_head; /* written by the client; by the daemon */
+	struct ring_word end_tail, end_head; /* written by the daemon; by the client */
 	struct ring_word daemon_sleeps, client_sleeps;
-	struct ring_word client_spins; /* the client's: it looks for ends for so many µs before it sleeps */
+	struct ring_word
+	    client_spins; /* written by the client: how many µs it polls for receipts before it sleeps */
 };
 
 _Static_assert(sizeof(struct ring_run) == 16 && sizeof(struct ring_end) == 64, "the layout is protocol");
@@ -70,7 +71,7 @@ static inline struct ring_end *ring_ends(struct ring_memory *memory, uint32_t en
 	return (struct ring_end *)(ring_runs(memory) + entries);
 }
 
-/* A test defines it as less, to see that wake-ups are lost then. */
+/* A test weakens this order, to see that wake-ups are then lost. */
 #ifndef RING_ORDER
 #define RING_ORDER __ATOMIC_SEQ_CST
 #endif
@@ -80,19 +81,19 @@ static inline uint32_t ring_load(const struct ring_word *word)
 	return __atomic_load_n(&word->value, RING_ORDER);
 }
 
-/* What was written before is there for who loads this value. */
+/* Whoever loads this value sees all earlier writes. */
 static inline void ring_store(struct ring_word *word, uint32_t value)
 {
 	__atomic_store_n(&word->value, value, RING_ORDER);
 }
 
-/* A new head: nobody sleeps on it. */
+/* Stores a new head; nobody sleeps on it. */
 static inline void ring_store_head(struct ring_word *head, uint32_t value)
 {
 	__atomic_store_n(&head->value, value, __ATOMIC_RELEASE);
 }
 
-/* A new tail. True: the reader has to be woken. */
+/* Stores a new tail. Returns true if the reader has to be woken. */
 static inline bool ring_publish(struct ring_word *tail, uint32_t value, struct ring_word *reader_sleeps)
 {
 	ring_store(tail, value);

@@ -1,6 +1,6 @@
 /*
- * user_socket.h: where the sockets of single users are, for the daemon that makes them and clients that look
- * for theirs: docs/protocol.md, "Connections". Thread-safe; nothing blocks.
+ * user_socket.h: the paths of single users' sockets, for the daemon that makes them and clients that look for
+ * theirs: docs/protocol.md, "Connections". Thread-safe; nothing blocks.
  */
 #ifndef KOPS_USER_SOCKET_H
 #define KOPS_USER_SOCKET_H
@@ -9,15 +9,15 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-/* Their folder has the name of everybody's socket with this behind it. */
+/* Their folder is named like everybody's socket, with this suffix. */
 #define USER_SOCKET_SUFFIX ".users"
 
-/* That of the user `uid` beside everybody's at this path: in a folder, by the uid's digits. False: its path is
- * too long, or there is none. */
+/* The address of the user's socket: the uid's digits, in the folder beside everybody's socket at this path.
+ * Returns false if its path is too long, or if there is none. */
 bool user_socket_address(const char *everybodys, uid_t uid, struct sockaddr_un *ret);
 
-/* Whether only root and the owner of the folder that everybody's socket is in can have put something beside it;
- * else it could be anybody's, as in /tmp. */
+/* Returns true if only root and the owner of the folder of everybody's socket can have put something there.
+ * Otherwise it could be anybody's, as in /tmp. */
 bool user_socket_is_safe(const char *everybodys);
 
 #endif
