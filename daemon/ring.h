@@ -36,10 +36,9 @@ struct rings {
 	bool were_used; /* rings were used since the last look */
 	struct spin spin;
 	bool cpus_are_few;
-	uint64_t no_looks_until_ns;   /* if there are few CPUs */
-	void (*has_runs)(void *user); /* called for a ring with runs, which should be taken soon */
-	bool (*is_busy)(
-	    const struct rings *all); /* returns true if the loop has turns to give, and so will not sleep */
+	uint64_t no_looks_until_ns;               /* if there are few CPUs */
+	void (*has_runs)(void *user);             /* called for a ring with runs, which should be taken soon */
+	bool (*is_busy)(const struct rings *all); /* the loop has turns to give, so it will not sleep */
 };
 
 struct ring {

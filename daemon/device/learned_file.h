@@ -1,7 +1,6 @@
 /*
  * learned_file.h: what jobs on a device showed (learned.h), as a text file that outlives the daemon:
  *
- *
  *     kops learned 1
  *     kopsd 0.1.0 on NVIDIA H200, compute capability 9.0, 132 SMs, driver 580.159.04, CUDA 13.0
  *     gemm 8f3a01c2d4e5f607 cublas 0 61.5 5 f16x3 33 35.1 3 simt 49 51.6 3

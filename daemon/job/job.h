@@ -1,7 +1,6 @@
 /*
  * job.h: the ops that a client sent in one message, from arrival to answer. Loop thread only.
  *
- *
  *     NEW → QUEUED → RUNNING ─→ DONE          (one that is prepared: → READY → QUEUED …; prepared.h)
  *      │       │       ⇅   └────→ FAILED
  *      │       │     PAUSED ────→ CANCELLED  (Cancel, the session gone)

@@ -4,7 +4,6 @@
  * A memfd that was given out cannot be taken away: its receiver may keep a descriptor or a mapping. So a
  * segment that a user has had is zeroed and goes back to that user only. Other users get new segments.
  *
- *
  *     (made) → FRESH → LENT ⇄ CACHED (for the same user) → gone
  *                        └⇄ KEPT (its session ended; its client may have it and import it again) → gone
  *

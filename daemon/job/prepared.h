@@ -2,7 +2,6 @@
  * prepared.h: jobs that a client sends repeatedly. kopsd keeps their Submit. The job made from it stays ready:
  * decoded, checked, bound to its buffers and planned. A run of it is then a number. Loop thread only.
  *
- *
  *     KEPT ⇄ READY
  *
  * READY jobs take memory and hold their buffers. When memory is short, the least recently used jobs of the user

@@ -3,7 +3,6 @@
  * same for every kind of device. A driver (plan/backend.h) provides kernels and facts (planner.h), and decides
  * nothing.
  *
- *
  *     plan.c       ops and runs
  *     choose.c     kernels
  *     estimate.c   time

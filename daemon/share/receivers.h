@@ -1,7 +1,6 @@
 /*
  * receivers.h: the loop's side of the processes that receive descriptors (receiver.h). Loop thread only.
  *
- *
  *     IDLE ──a datagram──→ AT_WORK ──its report, all closed──→ IDLE
  *                             └──its report, some to close──→ CLOSING ──closed──→ IDLE
  *

@@ -6,7 +6,6 @@
  * its current step. The minimum of threads starts with the daemon, so limits on threads or address space show
  * as an error at the start.
  *
- *
  *     IDLE → WAITING ⇄ WORKING → IDLE (done() is called)
  */
 #ifndef KOPS_WORKERS_H
