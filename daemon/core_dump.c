@@ -6,8 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* OpenBLAS maps 32 MiB at least. Stacks of threads are smaller, and so is what the allocator maps for others.
- */
+/* OpenBLAS maps 32 MiB at least. Stacks of threads are smaller, and so are other mappings of the allocator. */
 #define LIBRARY_BYTES (32ull << 20)
 
 static bool includes_matrices;
@@ -28,7 +27,7 @@ void core_dump_exclude(void *address, uint64_t bytes)
 /* A line of /proc/self/maps: "START-END rw-p OFFSET DEVICE INODE", and a name unless it is anonymous. */
 #define LINE_BYTES 128
 
-/* Moves *at behind a hexadecimal number. */
+/* Reads a hexadecimal number and advances *at past it. */
 static uintptr_t read_hex(const char **at)
 {
 	uintptr_t value = 0;
@@ -79,7 +78,7 @@ static size_t add(char line[LINE_BYTES], size_t n, char c)
 	return 0;
 }
 
-/* Without stdio, which the signal may have interrupted. */
+/* Does not use stdio, which the signal may have interrupted. */
 void core_dump_exclude_libraries(void)
 {
 	char line[LINE_BYTES], chunk[1024];

@@ -8,7 +8,7 @@
 #define SEPARATORS ", "
 #define DIGITS     "0123456789"
 #define DIGITS_MAX 5
-#define WORD_BYTES 16 /* of one that is right */
+#define WORD_BYTES 16 /* of a valid word */
 
 static const struct {
 	const char *name;
@@ -19,7 +19,7 @@ static const struct {
 #undef X
 };
 
-/* "12", but not "012", "" or what no number of a device can be. */
+/* Parses "12", but not "012", "" or a number that no device can have. */
 static bool parse_index(const char *text, size_t len, unsigned *ret)
 {
 	if (len == 0 || len > DIGITS_MAX || strspn(text, DIGITS) < len || (text[0] == '0' && len > 1))

@@ -25,29 +25,29 @@ struct limit {
 	bool is_address_space;
 };
 
-/* A look at all limits, and when it was. */
+/* A reading of all limits, and its time. */
 struct look {
 	uint64_t at_ns; /* 0: none */
-	/* bytes.asked and bytes.freed before it, which never shrink: what they count since, it may have seen.
-	 */
+	/* bytes.asked and bytes.freed before the reading. They never shrink, and the reading may include what
+	 * they counted later. */
 	uint64_t asked, freed;
-	int64_t left; /* when all claims of then are served */
+	int64_t left; /* left when all claims of that time are served */
 	struct limit tightest;
 	uint64_t promised; /* of that */
 };
 
 /*
- * The host as this process sees it, and what the process has claimed of it. No lock is taken within another.
+ * The host as this process sees it, and what the process has claimed. No lock is taken while another is held.
  */
 struct host {
 	const char *root; /* before /proc and /sys; only tests set it */
 	void (*tell)(const char *details);
 	struct {                       /* all atomic */
 		uint64_t claimed;      /* open claims, without pages of files */
-		uint64_t asked;        /* all that was ever asked for, modulo 2^64 */
-		uint64_t freed;        /* all that was ever given back, or touched, modulo 2^64 */
+		uint64_t asked;        /* all that was ever claimed, modulo 2^64 */
+		uint64_t freed;        /* all that was ever released or touched, modulo 2^64 */
 		uint64_t files;        /* shared memory that is mapped */
-		bool cgroup_has_limit; /* at the last look */
+		bool cgroup_has_limit; /* as of the last reading */
 	} bytes;
 	struct {
 		pthread_mutex_t lock;
@@ -65,8 +65,7 @@ struct host {
 	} look;
 };
 
-/* The process owns it: limits are a process's, and whatever thread or device takes memory counts against them.
- */
+/* Global, because limits apply to the process, whichever thread or device takes memory. */
 static struct host host = {.root = "",
                            .bytes.cgroup_has_limit = true,
                            .pages.lock = PTHREAD_MUTEX_INITIALIZER,
@@ -100,7 +99,7 @@ struct own {
 	uint64_t mapped, resident;
 };
 
-/* /proc/self is there where /proc/meminfo is not (ProcSubset=pid). Zeros where it is not. */
+/* /proc/self exists even without /proc/meminfo (ProcSubset=pid). Zeros if it cannot be read. */
 static struct own read_own(struct reading *r)
 {
 	unsigned long long mapped, resident;
@@ -112,7 +111,8 @@ static struct own read_own(struct reading *r)
 	return (struct own){mapped * HOST_PAGE_BYTES, resident * HOST_PAGE_BYTES};
 }
 
-/* Without /proc/meminfo: what others use is not known, so all that we do not use ourselves may be free. */
+/* Used without /proc/meminfo. What others use is unknown, so all that this process does not use counts as
+ * free. */
 static bool ask_host(struct reading *r, struct limit *ret)
 {
 	uint64_t used = read_own(r).resident;
@@ -152,7 +152,7 @@ bool host_memory_can_swap(void)
 
 /* ---- Memory cgroups ---- */
 
-/* The names of the two versions' files. */
+/* File names in the two versions of cgroups. */
 struct cgroup_files {
 	const char *const limits[2]; /* bytes, or "max" */
 	const char *usage, *reclaimable, *shmem;
@@ -168,7 +168,7 @@ static const struct cgroup_files *files_of(const struct cgroup *cgroup)
 	return cgroup->is_v1 ? &files_v1 : &files_v2;
 }
 
-/* A number in bytes; "max", like a file that is not there, is no limit. */
+/* Reads a number of bytes; "max" or a missing file is no limit. */
 static uint64_t read_limit(struct reading *r, const char *folder, const char *name)
 {
 	char path[HOST_FILES_PATH_BYTES];
@@ -184,7 +184,7 @@ static uint64_t read_limit(struct reading *r, const char *folder, const char *na
 	return n == 1 ? value : UINT64_MAX;
 }
 
-/* A line of memory.stat. */
+/* Reads a line of memory.stat. */
 static uint64_t read_stat(struct reading *r, const char *folder, const char *key)
 {
 	char path[HOST_FILES_PATH_BYTES], line[HOST_FILES_LINE_BYTES], name[64];
@@ -201,7 +201,7 @@ static uint64_t read_stat(struct reading *r, const char *folder, const char *key
 	return found;
 }
 
-/* False where this folder limits nothing. */
+/* Returns false if this folder has no limit. */
 static bool read_folder(struct reading *r, const struct cgroup_files *files, const char *folder,
                         struct limit *ret)
 {
@@ -212,7 +212,7 @@ static bool read_folder(struct reading *r, const struct cgroup_files *files, con
 	total = high < total ? high : total;
 	if (total == UINT64_MAX || usage == UINT64_MAX)
 		return false;
-	/* The kernel gives it up before it kills anybody. */
+	/* The kernel reclaims it before it kills a process. */
 	reclaimable = read_stat(r, folder, files->reclaimable);
 	usage -= reclaimable < usage ? reclaimable : usage;
 	*ret = (struct limit){.total = total, .free = usage < total ? total - usage : 0};
@@ -239,7 +239,7 @@ static bool own_cgroup(struct reading *r, struct cgroup *ret)
 	return exists;
 }
 
-/* Each cgroup from our own up to the mount's top. fn is told of each limit. */
+/* Calls fn for the limit of each cgroup from our own up to the top of the mount. */
 static void each_limit(struct reading *r, struct cgroup cgroup,
                        void (*fn)(struct limit *, const struct limit *), struct limit *arg)
 {
@@ -293,7 +293,7 @@ uint64_t host_memory_claim_pages(struct host_memory_pages *p, uint64_t bytes)
 /* Sums over all claimed pages of files. */
 struct claimed {
 	uint64_t missing; /* without pages */
-	uint64_t foreign; /* with or without */
+	uint64_t foreign; /* with or without pages */
 	uint64_t foreign_missing;
 };
 
@@ -359,15 +359,15 @@ static void take_less_spare(struct limit *tightest, const struct limit *other)
 		*tightest = *other;
 }
 
-/* When all open claims are served; negative: they do not fit. */
+/* What is left when all open claims are served; negative: they do not fit. */
 static int64_t left_of(const struct limit *limit, uint64_t promised)
 {
 	return (int64_t)spare(limit) - (int64_t)promised;
 }
 
 /*
- * The address space is a limit like any other (RLIMIT_AS), except that what is mapped counts whether it is
- * touched or not. False where there is no limit.
+ * The address space is a limit like others (RLIMIT_AS), except that mapped memory counts even if untouched.
+ * Returns false if there is no limit.
  */
 static bool read_address_space(struct reading *r, struct limit *ret)
 {
@@ -384,7 +384,7 @@ static bool read_address_space(struct reading *r, struct limit *ret)
 	return true;
 }
 
-/* Once; see struct reading. */
+/* Reads once; see struct reading. */
 static bool look_at_tightest(struct reading *r, struct limit *ret, uint64_t *ret_promised)
 {
 	uint64_t claimed = __atomic_load_n(&r->host->bytes.claimed, __ATOMIC_RELAXED), in_cgroup;
@@ -415,8 +415,8 @@ static bool look_at_tightest(struct reading *r, struct limit *ret, uint64_t *ret
 }
 
 /*
- * The limit that leaves the least, and what is promised of it. Limits are read before pages are counted: those
- * that are freed in between count twice, and not never.
+ * Finds the limit that leaves least, and what is promised of it. Limits are read before pages are counted, so
+ * pages that are freed in between count twice rather than never.
  */
 static bool read_tightest(struct host *h, struct limit *ret, uint64_t *ret_promised)
 {
@@ -510,7 +510,7 @@ static bool fits(const struct look *last, const struct look *now, uint64_t beyon
 	return room >= 0 && asked <= (uint64_t)room && beyond <= (uint64_t)room - asked;
 }
 
-/* Whatever was given back since. */
+/* Returns true if it cannot fit even if all that was released since is free. */
 static bool cannot_fit(const struct look *last, const struct look *now, uint64_t beyond)
 {
 	uint64_t left = (uint64_t)((last->left > 0 ? last->left : 0) + others_bytes(last, now));
@@ -560,10 +560,10 @@ static int check_claims(uint64_t mine, uint64_t beyond, char *why, size_t why_by
 	if (holds(&last, &look) && fits(&last, &look, beyond))
 		return 0;
 	if (holds(&last, &look) && mine == 0 &&
-	    cannot_fit(&last, &look, beyond)) /* otherwise the new reading may count them */
+	    cannot_fit(&last, &look, beyond)) /* else `last` may include mine */
 		return refuse_bytes(&last, mine, beyond, why, why_bytes);
 	if (!read_tightest(&host, &look.tightest, &look.promised))
-		return 0; /* there is no way to know */
+		return 0; /* unknown */
 	look.left = left_of(&look.tightest, look.promised);
 	keep_look(&host, &look);
 	return look.left >= (int64_t)beyond ? 0 : refuse_bytes(&look, mine, beyond, why, why_bytes);
@@ -595,7 +595,7 @@ bool host_memory_may_grow(struct host_memory_growth *g, uint64_t bytes)
 {
 	char why[256];
 
-	if (g->checked_bytes > bytes + 2 * GROWTH_BYTES) /* what was freed others may have by now */
+	if (g->checked_bytes > bytes + 2 * GROWTH_BYTES) /* others may have taken what was freed */
 		g->checked_bytes = bytes + 2 * GROWTH_BYTES;
 	if (bytes <= g->free_bytes || bytes <= g->checked_bytes)
 		return true;

@@ -71,7 +71,7 @@ static void on_timer(uv_timer_t *timer)
 	struct keeper *k = timer->data;
 
 	if (k->is_writing)
-		return; /* written() comes back to it */
+		return; /* written() will start it again */
 	k->is_writing = collect(k);
 	if (k->is_writing)
 		workers_submit(k->engine->workers, &k->flow, &k->task);
@@ -103,7 +103,7 @@ static const char *cache_directory(const struct config *config, char folder[PATH
 
 	if (*config->cache_directory)
 		snprintf(folder, PATH_MAX, "%s", config->cache_directory);
-	else /* systemd puts colons between several */
+	else /* systemd separates several folders by colons */
 		snprintf(folder, PATH_MAX, "%.*s", given ? (int)strcspn(given, ":") : 0, given ? given : "");
 	return folder;
 }
@@ -114,7 +114,7 @@ static void forget(struct keeper *k, unsigned i)
 	k->engine->devices[i].learned = NULL;
 }
 
-/* Without memory for it a device goes by estimates. */
+/* Loads a device's table. If out of memory, the device uses estimates. */
 static void load(struct keeper *k, unsigned i)
 {
 	struct engine_device *d = &k->engine->devices[i];

@@ -40,7 +40,7 @@ static struct {
 	enum how how;
 	int own_fd;    /* if UNBLOCKED; else -1 */
 	unsigned lost; /* lines since the last one that was written */
-	bool is_cut;   /* the last one was written in part */
+	bool is_cut;   /* the last line was written only in part */
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER, .own_fd = -1};
 
 static enum how how_to_write(const struct stat *st)
@@ -78,7 +78,8 @@ static ssize_t try_to_write(const char *text, size_t len)
 	}
 }
 
-/* In one call, so that lines of several processes do not mix. False: it is lost, or some of it. */
+/* Writes a line in one call, so that lines of several processes do not mix. Returns false if some of it was
+ * lost. */
 static bool put_line(const char *line, size_t len)
 {
 	ssize_t n;
@@ -105,7 +106,7 @@ static bool tell_what_was_lost(void)
 	return put_line(line, (size_t)n);
 }
 
-/* A log that cannot be written is no error: its lines are counted, and the count is written when it can be. */
+/* A failed write is not an error: lost lines are counted, and the count is written when possible. */
 static void write_line(const char *line, size_t len)
 {
 	pthread_mutex_lock(&out.lock);
@@ -116,7 +117,7 @@ static void write_line(const char *line, size_t len)
 	pthread_mutex_unlock(&out.lock);
 }
 
-/* systemd names the journal's stream by device and inode: stderr may have been turned elsewhere since. */
+/* systemd names the journal's stream by device and inode, because stderr may have been redirected since. */
 void log_open(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");

@@ -22,18 +22,19 @@
 #include "share/receiver.h"
 #include "standard_fds.h"
 
-/* The settings or the command line have to be changed first: to start again would not help. */
+/* The settings or the command line must be changed first; restarting would not help. */
 enum { EXIT_SETTINGS = 2 };
 #define TOLD_CLIENTS      "kopsd does not start, as its settings are wrong; its log says where (journalctl -u kopsd)"
 #define LARGE_BYTES       (128 << 10)
 #define BLAS_THREAD_BYTES (160u << 20)
-#define FDS_MIN           64u /* fewer cannot be shared out: see server.c */
+#define FDS_MIN           64u /* with fewer, server.c cannot divide them */
 #define STACK_MIN         (512u << 10)
-#define FDS_MAX           (1u << 20) /* the loop and the kernel have a table for all of them: 16 MiB */
+#define FDS_MAX           (1u << 20) /* the loop and the kernel have tables for all of them: 16 MiB */
 
 /*
- * OpenBLAS chooses its kernels by CPU model when it is loaded, and takes SSE3 ones (Prescott) for models newer
- * than itself: a fifth of the speed. Only its environment variable can mend that, so we start over with it set.
+ * OpenBLAS chooses its kernels by CPU model when it is loaded. For models newer than itself it takes SSE3 ones
+ * (Prescott), a fifth of the speed. Only its environment variable changes that, so this program executes itself
+ * again with the variable set.
  */
 static void use_all_of_cpu(char **argv)
 {
@@ -51,13 +52,13 @@ static void use_all_of_cpu(char **argv)
 		return;
 	path[len] = '\0';
 	setenv("OPENBLAS_CORETYPE", core, 1);
-	execv(path, argv); /* on failure we serve as we are */
+	execv(path, argv); /* if that fails, continue without */
 #else
 	(void)argv;
 #endif
 }
 
-/* A thread of OpenBLAS maps 128 MiB when it starts, and waits for ever where it cannot. */
+/* A thread of OpenBLAS maps 128 MiB when it starts, and waits forever if it cannot. */
 static bool has_room_for_blas(void)
 {
 	char why[WHY_BYTES / 2];
@@ -134,7 +135,7 @@ int main(int argc, char **argv)
 	if (spawner_is_wanted(argv))
 		spawner_main();
 	standard_fds_open();
-	/* Without it a log, a matrix or a file of ours at that limit would end us, without a word. */
+	/* Otherwise a log, a matrix or a file at the size limit would end the process without a message. */
 	signal(SIGXFSZ, SIG_IGN);
 	/* Large blocks are unmapped when freed. Otherwise each thread would keep as much as it ever had. */
 	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
@@ -163,6 +164,6 @@ int main(int argc, char **argv)
 	use_all_of_cpu(argv);
 	warn_of_short_files();
 	if (!has_stack() || !has_room_for_blas() || !has_descriptors())
-		_exit(EXIT_FAILURE); /* a thread of OpenBLAS may wait at our exit too */
+		_exit(EXIT_FAILURE); /* a thread of OpenBLAS may block exit() too */
 	return serve(argc, argv, &server);
 }

@@ -42,7 +42,7 @@ static int manager_address(const char *name, struct sockaddr_un *ret_addr, sockl
 
 int notify(const char *state)
 {
-	/* A manager that does not read must not stop the event loop for long. */
+	/* A manager that does not read must not block the event loop for long. */
 	const struct timeval patience = {.tv_sec = 1};
 	const char *name = getenv("NOTIFY_SOCKET");
 	struct sockaddr_un addr;
@@ -139,7 +139,8 @@ static int adopt(int fd)
 	return fd;
 }
 
-/* The number of passed sockets; 0 if none are meant for this process, KOPS_E_INVALID for nonsense. */
+/* Returns the number of passed sockets; 0: none are for this process. KOPS_E_INVALID: the variables are
+ * malformed. */
 static int count_passed(void)
 {
 	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");

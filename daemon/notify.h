@@ -1,5 +1,5 @@
 /*
- * notify.h: the service manager's side of kopsd, without libsystemd: sd_notify(3) and LISTEN_FDS.
+ * notify.h: talks to the service manager without libsystemd: sd_notify(3) and LISTEN_FDS.
  */
 #ifndef KOPS_NOTIFY_H
 #define KOPS_NOTIFY_H

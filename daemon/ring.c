@@ -29,7 +29,7 @@ static bool has_runs_to_take(const struct ring *r)
 	       (waiting > 0 && (unread > r->entries || unread + r->reserved < r->entries));
 }
 
-/* Its cache lines come from the client's CPU while others have their turns. */
+/* Prefetches the ring's cache lines from the client's CPU while others have their turns. */
 static void expect_take(const struct ring *r)
 {
 	__builtin_prefetch(&ring_runs(r->memory)[r->taken % r->entries]);
@@ -64,7 +64,8 @@ void rings_look(struct rings *all)
 	}
 }
 
-/* A run that comes while another thread has its slice, which the loop gave it, waits for the end of that. */
+/* If the loop yields to a thread that keeps the CPU, a run that arrives then waits for the end of that thread's
+ * time slice. */
 static void end_if_in_the_way(struct rings *all, uint64_t since_ns)
 {
 	uint64_t now = clock_ns();
@@ -121,7 +122,7 @@ static void put_to_sleep(struct ring *r)
 	r->all->has_runs(r->user);
 }
 
-/* Being active is all it is for. */
+/* Does nothing: an active handle keeps the loop awake. */
 static void on_to_come(uv_idle_t *idle)
 {
 	(void)idle;
@@ -172,7 +173,7 @@ void rings_init(struct rings *all, uv_loop_t *loop, void (*has_runs)(void *user)
 
 /* ---- One ring ---- */
 
-/* Sealed, so that no page of it can go away under us. */
+/* Makes sealed memory, so that none of its pages can disappear. */
 static int make_memory(uint64_t bytes, int *ret_fd, void **ret_memory)
 {
 	int fd = memfd_create("kops-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -235,8 +236,9 @@ static void stay_awake(struct ring *r)
 }
 
 /*
- * Two threads that wake each other on two CPUs lose far more by it than a short run takes. Otherwise, few CPUs
- * are better used by others, and a loop that sleeps takes the runs of several clients in batches.
+ * Returns true if polling is worthwhile. Two threads that wake each other on two CPUs lose far more time than a
+ * short run takes. Otherwise others make better use of few CPUs, and a loop that sleeps takes several clients'
+ * runs in batches.
  */
 static bool is_worth_looking(const struct ring *r, const struct ring_end *end)
 {

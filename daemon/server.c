@@ -41,7 +41,7 @@ device_failed(struct engine *engine, const struct device *device, const char *wh
 {
 	struct server *s = of_engine(engine);
 
-	/* No answers: clients see the connection end and send their jobs to the next process. */
+	/* Jobs are not answered: clients see the connection end and send their jobs to the next process. */
 	log_error("device %s failed: %s; exiting so that a fresh process takes over", device->name, why);
 	marks_note_crash(engine->marks);
 	listener_unlink(&s->listener);
@@ -51,8 +51,8 @@ device_failed(struct engine *engine, const struct device *device, const char *wh
 /* ---- Ends that nobody chose ---- */
 
 /*
- * Libraries abort where their own start lacks something: libuv where it finds no descriptors for its pipe or
- * cannot watch it, for example. Until kopsd serves, that is a start that failed, and not a crash.
+ * Libraries abort if they lack something at their start; libuv, for example, if it finds no descriptors for its
+ * pipe or cannot watch it. Until kopsd serves, an abort is a failed start, and not a crash.
  */
 static void on_abort_at_start(int number)
 {
@@ -67,7 +67,7 @@ static void on_abort_at_start(int number)
 
 static struct marks *marks_of_process; /* for a signal handler */
 
-/* Sanitizers have handlers of their own, which tell more. */
+/* Sanitizers have their own handlers, which report more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static void watch_crashes(void)
 {
@@ -78,7 +78,7 @@ static void on_crash(int number)
 {
 	core_dump_exclude_libraries();
 	marks_note_crash(marks_of_process);
-	raise(number); /* its disposition is the default one again: see below */
+	raise(number); /* its disposition is the default again: see below */
 }
 
 static void watch_crashes(void)
@@ -101,7 +101,7 @@ static void on_drain_check(uv_timer_t *timer)
 		uv_stop(&s->loop);
 }
 
-/* Deferred to the loop: callers are in the midst of ending jobs and sessions. */
+/* Deferred to the loop, because callers are in the middle of ending jobs and sessions. */
 static void progress(struct engine *engine)
 {
 	struct server *s = of_engine(engine);
@@ -120,7 +120,7 @@ static void on_hang_check(uv_timer_t *timer)
 	for (unsigned i = 0; i < s->engine.n_devices; i++) {
 		struct engine_device *d = &s->engine.devices[i];
 		bool hung = device_is_hung(d->device, s->config.hang_timeout * 1000000);
-		/* Seen twice: the first look after a SIGSTOP comes before the runs that have finished
+		/* It must be hung twice: the first check after a SIGSTOP comes before runs that finished
 		 * meanwhile. */
 		if (hung && d->seen_hung)
 			device_failed(&s->engine, d->device, "no job came back within hang-timeout");
@@ -156,7 +156,7 @@ static void become_ready(struct server *s)
 
 	s->state = SERVER_SERVING;
 	watch_crashes();
-	core_dump_exclude_libraries(); /* for signals that nobody handles */
+	core_dump_exclude_libraries(); /* for signals without a handler */
 	snprintf(status, sizeof status, "READY=1\nSTATUS=Serving with %u device%s", s->engine.n_devices,
 	         s->engine.n_devices == 1 ? "" : "s");
 	notify(status);
@@ -302,12 +302,12 @@ static void on_reload_signal(uv_signal_t *signal, int number)
 
 	(void)number;
 	if (s->state != SERVER_SERVING)
-		return; /* READY=1 would not be true */
+		return; /* READY=1 would be false */
 	notify_reloading();
 	reload_start(&s->reload);
 }
 
-/* 0 or UV_*. */
+/* Watches a signal. 0 or UV_*. */
 static int watch_signal(struct server *s, uv_signal_t *handle, int number, uv_signal_cb fn)
 {
 	int rc = uv_signal_init(&s->loop, handle);
@@ -368,7 +368,7 @@ static int state_folder(const struct server *s, const char **ret)
 	return 0;
 }
 
-/* Beside the socket, or where systemd says. Without them we serve all the same. */
+/* Opens the marks beside the socket, or where systemd says. Without marks kopsd serves anyway. */
 static void open_marks(struct server *s)
 {
 	const char *folder = NULL, *name = strrchr(s->config.socket, '/');
@@ -385,7 +385,7 @@ static void open_marks(struct server *s)
 	marks_of_process = s->engine.marks;
 }
 
-/* Each that hangs costs a descriptor. */
+/* Each receiver that hangs costs a descriptor. */
 static int start_receivers(struct server *s, char why[CONFIG_WHY_BYTES])
 {
 	unsigned most = s->sessions.max / 16;
@@ -565,7 +565,7 @@ int server_run(struct server *s)
 	return s->exit_code;
 }
 
-/* A job is in a device's hands; canaries aside. */
+/* Returns true if a device has a job; canaries do not count. */
 static bool job_is_out(const struct server *s)
 {
 	for (unsigned i = 0; i < s->engine.n_devices; i++)
@@ -574,7 +574,7 @@ static bool job_is_out(const struct server *s)
 	return false;
 }
 
-/* Work that other threads still hold. */
+/* Returns true if other threads still hold work. */
 static bool work_is_out(const struct server *s)
 {
 	for (unsigned i = 0; i < s->engine.n_devices; i++)
@@ -595,14 +595,15 @@ static bool closers_are_busy(const struct server *s)
 	return s->engine.accounts.closers && workers_are_busy(s->engine.accounts.closers);
 }
 
-/* While all that the loop's timers look at is there still. Closing may take a while: see closing_add(). */
+/* Waits while everything that the loop's timers use still exists. Closing may take a while: see
+ * closing_add(). */
 static void await_threads(struct server *s)
 {
 	uint64_t until = clock_ns() + CLOSERS_NS;
 
 	while (work_is_out(s) || (closers_are_busy(s) && clock_ns() < until)) {
 		uv_run(&s->loop, UV_RUN_NOWAIT);
-		accounts_finish_errands(&s->engine.accounts); /* also of users that are held */
+		accounts_finish_errands(&s->engine.accounts); /* including users that are held */
 		usleep(100);
 	}
 }
@@ -612,14 +613,14 @@ void server_close(struct server *s)
 	struct engine *e = &s->engine;
 
 	if (!e->loop)
-		return; /* there was not even a loop */
+		return; /* not even the loop was started */
 	sessions_close(&s->sessions);
 	marks_of_process = NULL;
-	marks_close(e->marks); /* what still runs did not end us */
+	marks_close(e->marks); /* jobs that still run did not end kopsd */
 	e->marks = NULL;
 	if (job_is_out(s)) {
 		keeper_stop(&s->keeper);
-		_exit(s->exit_code); /* it outlasted drain-timeout: its memory must stay until we are gone */
+		_exit(s->exit_code); /* a job outlasted drain-timeout, and may use its memory */
 	}
 	await_threads(s);
 	keeper_stop(&s->keeper);

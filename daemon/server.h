@@ -38,9 +38,8 @@ struct server {
 };
 
 /*
- * Opens devices and socket and installs signal handlers. *server: zeros, but for its config; much of it is
- * memory that is never touched. 0, or a code with a sentence in why: KOPS_E_INVALID where only other settings
- * can help.
+ * Opens devices and socket and installs signal handlers. *server: zeros, except its config; much of its memory
+ * is never touched. 0, or a code with a sentence in why; KOPS_E_INVALID: only other settings can help.
  */
 int server_start(struct server *server, int argc, char **argv, char why[CONFIG_WHY_BYTES]);
 /* Serves until drained. Returns the exit code. */

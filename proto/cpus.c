@@ -10,7 +10,8 @@
 
 #define TRIES 3
 
-/* Version 2: "150000 100000", in us, or "max 100000". Version 1 has two files, and -1 is no quota. */
+/* Reads a quota. Version 2 has "150000 100000", in us, or "max 100000". Version 1 has two files; -1 is no
+ * quota. */
 static bool read_quota(const char *root, const struct cgroup *cgroup, long long *ret_quota,
                        long long *ret_period, bool *missed)
 {
@@ -31,7 +32,7 @@ static bool read_quota(const char *root, const struct cgroup *cgroup, long long 
 	       sscanf(line, "%lld", ret_period) == 1;
 }
 
-/* The least of this cgroup and those above it. */
+/* The smallest quota of this cgroup and its ancestors. */
 static unsigned read_all(const char *root, bool *missed)
 {
 	unsigned least = UINT_MAX;

@@ -1,4 +1,4 @@
-/* decimal.c: the C locale, of this thread for the moment. */
+/* decimal.c: switches this thread to the C locale for a moment. */
 #include "decimal.h"
 
 #include <locale.h>

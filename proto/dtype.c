@@ -1,6 +1,6 @@
 #include "dtype.h"
 
-/* Rows follow each other by their numbers, so that a number is an index of the table. */
+/* Rows must be in the order of their numbers, so that a number is an index into the table. */
 enum {
 	NO_NUMBER,
 #define X(name, NAME, number, bytes, alignment, kind, accumulator) NUMBER_##NAME,

@@ -1,4 +1,5 @@
-/* dtype.h: what proto/dtype.def says of element types. Their numbers are enum kops_dtype in kops_types.h. */
+/* dtype.h: the properties of element types in proto/dtype.def. Their numbers are enum kops_dtype in
+ * kops_types.h. */
 #ifndef KOPS_DTYPE_H
 #define KOPS_DTYPE_H
 
@@ -22,11 +23,11 @@ enum {
 #include "dtype.def"
 #undef X
 };
-/* Numbers are from the first to before the end. */
+/* Types have the numbers DTYPE_FIRST to DTYPE_END - 1. */
 #define DTYPE_FIRST ((kops_dtype)1)
 #define DTYPE_END   ((kops_dtype)(DTYPE_COUNT + 1))
 
-/* A number that is no type has size and alignment 0, is DTYPE_REAL, accumulates in itself, "no dtype". */
+/* For a number that is no type: size and alignment 0, DTYPE_REAL, itself as accumulator, and "no dtype". */
 size_t dtype_size(kops_dtype dtype); /* bytes */
 size_t dtype_alignment(kops_dtype dtype);
 enum dtype_kind dtype_kind(kops_dtype dtype);

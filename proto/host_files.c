@@ -10,7 +10,7 @@ static bool full_path(const char *root, const char *path, char ret[HOST_FILES_PA
 	return snprintf(ret, HOST_FILES_PATH_BYTES, "%s%s", root, path) < HOST_FILES_PATH_BYTES;
 }
 
-/* Other errors than these pass: too many descriptors, no memory, a signal. */
+/* Returns true for errors that last. Others pass: too many descriptors, no memory, a signal. */
 static bool is_lasting(int error)
 {
 	return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM || error == ELOOP ||
@@ -75,8 +75,8 @@ static bool has_word(const char *list, const char *word)
 }
 
 /*
- * One line of mountinfo: "36 25 0:31 ROOT MOUNT OPTIONS - TYPE SOURCE SUPER". True when it is where the
- * controller's cgroups are; version 1 where both are there, since the controller is in one of them only.
+ * Reads a line of mountinfo: "36 25 0:31 ROOT MOUNT OPTIONS - TYPE SOURCE SUPER". Returns true if it is the
+ * mount of the controller's cgroups. If both versions are mounted, version 1 has the controller.
  */
 static bool read_mount(char *line, const char *controller, bool found_v1, struct cgroup *cgroup,
                        char top[HOST_FILES_PATH_BYTES / 2])
@@ -96,7 +96,7 @@ static bool read_mount(char *line, const char *controller, bool found_v1, struct
 	return true;
 }
 
-/* The path of this process, from /proc/self/cgroup: "7:memory:/a/b", or "0::/a/b" of version 2. */
+/* Reads the path of this process from /proc/self/cgroup: "7:memory:/a/b", or "0::/a/b" in version 2. */
 static bool read_own_path(const char *root, const char *controller, bool is_v1,
                           char path[HOST_FILES_PATH_BYTES / 2], bool *missed)
 {
@@ -138,7 +138,7 @@ bool cgroup_find(const char *root, const char *controller, struct cgroup *ret, b
 	host_files_close(file, missed);
 	if (!found || !read_own_path(root, controller, ret->is_v1, path, missed))
 		return false;
-	/* In a container a mount may begin below the root of all cgroups, or our path lie outside of it. */
+	/* In a container a mount may begin below the root of all cgroups, or our path may be outside of it. */
 	n = strcmp(found_top, "/") == 0 ? 0 : strlen(found_top);
 	if (strncmp(path, found_top, n) == 0 && !strstr(path, ".."))
 		snprintf(ret->path, sizeof ret->path, "%s", path + n);

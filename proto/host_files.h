@@ -29,13 +29,13 @@ bool host_files_read_line(const char *root, const char *path, char *line, size_t
 struct cgroup {
 	bool is_v1;
 	char mount[HOST_FILES_PATH_BYTES / 2];
-	char path[HOST_FILES_PATH_BYTES / 2]; /* begins with '/', or is empty for the top of the mount */
+	char path[HOST_FILES_PATH_BYTES / 2]; /* begins with '/', or is empty at the top of the mount */
 };
 
 /* Finds this process's cgroup for the controller ("memory", "cpu"). False if it is in none. */
 bool cgroup_find(const char *root, const char *controller, struct cgroup *ret, bool *missed);
 void cgroup_folder(const struct cgroup *cgroup, char ret[HOST_FILES_PATH_BYTES]);
-/* Goes to the parent. False if there is none below the mount. */
+/* Moves to the parent. Returns false if there is none below the mount. */
 bool cgroup_up(struct cgroup *cgroup);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * kops_types.h: the constants that kops.h, the wire and the daemon have in common: error codes, element types,
- * precisions, priorities. Their values are those on the wire and never change. Included by kops.h.
+ * kops_types.h: constants shared by kops.h, the wire and the daemon: error codes, element types, precisions,
+ * priorities. Their values are those on the wire and never change. Included by kops.h.
  */
 #ifndef KOPS_TYPES_H
 #define KOPS_TYPES_H

@@ -14,7 +14,7 @@
 #include "kops_types.h"
 
 #define ARENA_ALIGN 16
-#define FIELDS_MAX  64 /* of one message type: bits of struct level */
+#define FIELDS_MAX  64 /* the most fields of a message type: bits of struct message_level */
 #define TAG_BYTES   5  /* protobuf-c reads tags and lengths from at most 5 bytes */
 
 /* ---- Arena ---- */
@@ -60,7 +60,7 @@ static const char *read_long_varint(struct span *in, unsigned bytes_max, uint64_
 	return "overlong number";
 }
 
-/* Most are of one byte. */
+/* Most varints have one byte. */
 static inline const char *read_varint(struct span *in, unsigned bytes_max, uint64_t *ret_value)
 {
 	if (in->at == in->end || *in->at & 0x80)
@@ -143,8 +143,8 @@ static unsigned wire_of(ProtobufCType type)
 }
 
 /*
- * Length in bytes of the UTF-8 character at s, 0 where there is none: overlong forms, surrogates, code points
- * over U+10FFFF and NUL are none. (Unicode 15, table 3-7.)
+ * Returns the length in bytes of the UTF-8 character at s, or 0. Overlong forms, surrogates, code points over
+ * U+10FFFF and NUL are invalid (Unicode 15, table 3-7).
  */
 static size_t utf8_char(const uint8_t *s, size_t n)
 {
@@ -197,7 +197,7 @@ void message_make_text(char *text)
 	}
 }
 
-/* In the struct that protobuf-c generates. */
+/* The size of a field in the struct that protobuf-c generates. */
 static size_t size_in_struct(ProtobufCType type)
 {
 	switch (type) {
@@ -224,7 +224,7 @@ static uint64_t unzigzag(uint64_t number)
 	return (number >> 1) ^ (0 - (number & 1));
 }
 
-/* Longer numbers lose their upper bits, as protobuf says. */
+/* Longer numbers lose their upper bits, as protobuf requires. */
 static void store_number(ProtobufCType type, const struct value *value, void *at)
 {
 	uint64_t number = value->number;
@@ -250,7 +250,7 @@ static void store_number(ProtobufCType type, const struct value *value, void *at
 	case PROTOBUF_C_TYPE_UINT64:
 		memcpy(at, &number, sizeof number);
 		return;
-	default: /* the others lie in the message as in memory, here as in most machines */
+	default: /* other types have the same bytes in the message and in memory, on little-endian machines */
 		memcpy(at, value->bytes.at, size_in_struct(type));
 	}
 }
@@ -346,7 +346,7 @@ static void *grow(const struct message_unpacking *u, void *at, size_t n, size_t 
 	return larger + n * size;
 }
 
-/* Room for `more` of a repeated field, which are counted already. */
+/* Makes room for `more` elements of a repeated field, which are counted already. */
 static const char *add_repeated(const struct message_unpacking *u, const ProtobufCFieldDescriptor *field,
                                 size_t more, uint8_t *msg, void **ret_at)
 {
@@ -355,7 +355,7 @@ static const char *add_repeated(const struct message_unpacking *u, const Protobu
 	size_t *n = (size_t *)(void *)(msg + field->quantifier_offset);
 
 	if (more == 0)
-		return NULL; /* nothing, or the beginning of a number */
+		return NULL; /* no elements, or an incomplete number */
 	if (u->unknown == MESSAGE_UNKNOWN_REFUSED && *n + more > max)
 		return "too many elements in a repeated field";
 	*ret_at = grow(u, msg + field->offset, *n, more, size_in_struct(field->type));
@@ -396,7 +396,7 @@ static const char *add_packed(const struct message_unpacking *u, const ProtobufC
 	return why;
 }
 
-/* A second one is refused, and with a oneof another member of it. */
+/* Refuses a field given twice, and with a oneof another member of it. */
 static const char *note_singular(struct message_level *l, const ProtobufCFieldDescriptor *field)
 {
 	uint64_t bit = 1ull << (field - l->type->fields);
@@ -427,7 +427,7 @@ static const char *unpack_field(struct message_unpacking *u, struct message_leve
 	return why ? why : store(u, field, value, at);
 }
 
-/* NULL for unknown ones. Fields numbered without gaps, as ours are, need no search. */
+/* NULL: the field is unknown. Fields numbered without gaps, as ours are, need no search. */
 static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *type, uint32_t tag)
 {
 	if (tag <= type->n_fields && type->fields[tag - 1].id == tag)
@@ -435,7 +435,7 @@ static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescript
 	return protobuf_c_message_descriptor_get_field(type, tag);
 }
 
-/* The next field of the level that was entered last. NULL or the phrase. */
+/* Unpacks the next field of the innermost level. NULL, or why it is refused. */
 static const char *unpack_next(struct message_unpacking *u)
 {
 	struct message_level *l = &u->levels[u->depth - 1];
@@ -596,7 +596,8 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_R
 	int resets = 0;
 
 	*ret_n_fds = 0;
-	/* A peer that closed with datagrams unread is reported once as a reset, ahead of what it had sent. */
+	/* If a peer closed with datagrams unread, the first call reports a reset, before what the peer had
+	 * sent. */
 	do {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof control.bytes;
@@ -611,11 +612,11 @@ int message_recv(int sock, uint8_t *data, size_t *ret_len, int fds[MESSAGE_FDS_R
 	if (*ret_n_fds > MESSAGE_FDS_MAX || (msg.msg_flags & MSG_TRUNC))
 		return KOPS_E_PROTOCOL;
 	*ret_len = (size_t)n;
-	/* There was room for all: where the kernel cut, it found no free descriptor in this process. */
+	/* The buffer had room for all: if the kernel cut, this process has no free descriptor. */
 	return msg.msg_flags & MSG_CTRUNC ? KOPS_E_NOMEM : 0;
 }
 
-/* A peer that closed with datagrams unread is reported once as a reset, ahead of what it had sent. */
+/* If a peer closed with datagrams unread, the first call reports a reset, before what the peer had sent. */
 static ssize_t peek(int sock, struct msghdr *msg)
 {
 	ssize_t n;
@@ -628,8 +629,8 @@ static ssize_t peek(int sock, struct msghdr *msg)
 }
 
 /*
- * A look shows by MSG_CTRUNC whether there are descriptors (unless the socket has SO_PASSCRED), and installs
- * none. Then the datagram is taken with no room for its bytes. Together that is 0.2 µs more than to receive it.
+ * Peeking shows by MSG_CTRUNC whether there are descriptors (unless the socket has SO_PASSCRED), and installs
+ * none. Then the datagram is taken without room for its bytes. Both take 0.2 µs more than receiving it.
  */
 int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len)
 {
@@ -653,7 +654,7 @@ int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len)
 
 int message_recv_wait(int sock, uint8_t *data, size_t *ret_len)
 {
-	ssize_t n = recv(sock, data, MESSAGE_BYTES_MAX, MSG_TRUNC); /* says the whole length */
+	ssize_t n = recv(sock, data, MESSAGE_BYTES_MAX, MSG_TRUNC); /* returns the whole length */
 	if (n < 0)
 		return errno == EINTR ? KOPS_E_BUSY : socket_error();
 	if (n == 0)

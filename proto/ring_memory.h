@@ -48,8 +48,7 @@ struct ring_memory {
 	struct ring_word run_tail, run_head; /* written by the client; by the daemon */
 	struct ring_word end_tail, end_head; /* written by the daemon; by the client */
 	struct ring_word daemon_sleeps, client_sleeps;
-	struct ring_word
-	    client_spins; /* written by the client: how many µs it polls for receipts before it sleeps */
+	struct ring_word client_spins; /* by the client: µs that it polls for receipts before it sleeps */
 };
 
 _Static_assert(sizeof(struct ring_run) == 16 && sizeof(struct ring_end) == 64, "the layout is protocol");

@@ -8,7 +8,7 @@
 
 uint64_t idmap_key;
 
-/* Early after a boot there may be no random numbers yet. */
+/* Just after boot there may be no random numbers. */
 void idmap_choose_key(void)
 {
 	if (getrandom(&idmap_key, sizeof idmap_key, GRND_NONBLOCK) != (ssize_t)sizeof idmap_key)
@@ -27,7 +27,7 @@ static void table_put(struct idmap_table *table, uint64_t id, void *value)
 	table->count++;
 }
 
-/* Closes the gap at slot i, so that probing never meets a hole (Knuth 6.4, algorithm R). */
+/* Closes the gap at slot i, so that probing never meets an empty slot too early (Knuth 6.4, algorithm R). */
 static void close_gap(struct idmap_table *table, size_t i)
 {
 	size_t mask = table->capacity - 1;
@@ -51,7 +51,8 @@ static void *table_take(struct idmap_table *table, struct idmap_slot *slot)
 	return value;
 }
 
-/* Slots before taken stay empty: what fills a gap comes from behind it. NULL: the slots looked at are empty. */
+/* Returns the next used slot. Slots before `taken` stay empty, because gaps are filled from later slots. NULL:
+ * the slots looked at are empty. */
 static struct idmap_slot *table_next(struct idmap_table *table, unsigned looks)
 {
 	for (unsigned n = 0; table->count && n < looks; n++) {
@@ -65,8 +66,8 @@ static struct idmap_slot *table_next(struct idmap_table *table, unsigned looks)
 }
 
 /*
- * An old table of C slots has C / 2 values at most, so 3 C / 16 calls move all of them. The new one has room
- * for C / 2 more, so it never gets full before the old one is empty.
+ * Moves some values. An old table of C slots has C / 2 values at most, so 3 C / 16 calls move all of them. The
+ * new table has room for C / 2 more, so it is not full before the old one is empty.
  */
 static void move_some(struct idmap *map)
 {

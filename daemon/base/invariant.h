@@ -1,6 +1,6 @@
 /*
- * invariant.h: what callers promise and what functions promise, where a reader looks for it. Builds of the type
- * Debug, which those with sanitizers are, check it; others compile it and never evaluate it.
+ * invariant.h: assertions of what callers and functions promise. Builds of type Debug, which those with
+ * sanitizers are, check them; others compile them and never evaluate them.
  */
 #ifndef KOPS_INVARIANT_H
 #define KOPS_INVARIANT_H
@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #ifdef NDEBUG
-#define INVARIANT(condition) ((void)(0 && (condition))) /* of data, between any two calls */
+#define INVARIANT(condition) ((void)(0 && (condition))) /* holds for data between any two calls */
 #else
 #define INVARIANT(condition) assert(condition)
 #endif

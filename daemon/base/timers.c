@@ -50,8 +50,8 @@ static void on_idle(uv_idle_t *idle)
 }
 
 /*
- * The inner loop watches a descriptor of libuv's own, from its first look on. It looks now, while libuv may
- * abort: that is a start that failed (on_abort_at_start() in server.c).
+ * The inner loop watches a descriptor of libuv's own from its first look on. Look now, because libuv may abort;
+ * that then counts as a failed start (on_abort_at_start() in server.c).
  */
 static void look_at_timers_once(struct timers *t)
 {

@@ -71,13 +71,13 @@ static bool read_id(const char *name, id_t *ret_id)
 	if (!name[0] || name[strspn(name, "0123456789")])
 		return false;
 	id = strtoull(name, NULL, 10);
-	if (id >= UINT32_MAX) /* that one stands for none */
+	if (id >= UINT32_MAX) /* UINT32_MAX stands for no id */
 		return false;
 	*ret_id = (id_t)id;
 	return true;
 }
 
-/* By name, or as a number. False: the system knows none. */
+/* Finds an id by name, or reads it as a number. Returns false if the system has no such name. */
 static bool find_id(bool is_group, const char *name, id_t *ret_id)
 {
 	return find_id_of_name(is_group, name, ret_id) || read_id(name, ret_id);
@@ -113,7 +113,8 @@ static bool is_same_owner(const struct config_owner *a, const struct config_owne
 	return a->is_known ? a->id == b->id : strcmp(a->name, b->name) == 0;
 }
 
-/* The one of an earlier section, where it may have another name, or a new one. NULL: there are too many. */
+/* Returns the owner from an earlier section, which may use another name, or a new one. NULL: there are too
+ * many. */
 static struct config_owner *get_owner(struct config *config, bool is_group, const char *name,
                                       const char *origin)
 {
@@ -227,7 +228,7 @@ static bool may_be_read(const struct stat *st)
 	return S_ISREG(st->st_mode) || (S_ISCHR(st->st_mode) && st->st_rdev == makedev(1, 3));
 }
 
-/* NULL: with errno, or EINVAL where it is no regular file. */
+/* Opens a regular file. NULL with errno, which is EINVAL if it is not a regular file. */
 static FILE *open_regular(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -269,7 +270,7 @@ int config_read_file(struct config *config, const char *path, bool may_be_absent
 		file.line++;
 		rc = parse_line(config, &file, line, (size_t)len, why);
 	}
-	if (rc == 0 && !feof(f)) { /* nor did it fail for want of memory */
+	if (rc == 0 && !feof(f)) { /* it did not fail for lack of memory */
 		config_fail(why, "cannot read the configuration file %.300s: %s", path, strerror(errno));
 		rc = KOPS_E_SYSTEM;
 	}
@@ -286,7 +287,7 @@ static int is_fragment(const struct dirent *entry)
 	return entry->d_name[0] != '.' && len > 5 && strcmp(entry->d_name + len - 5, ".conf") == 0;
 }
 
-/* By bytes, so that the order does not depend on the locale. */
+/* Compares bytes, so that the order does not depend on the locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
 	return strcmp((*a)->d_name, (*b)->d_name);

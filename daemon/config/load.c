@@ -48,7 +48,7 @@ struct command_line {
 	enum config_action action;
 };
 
-/* The value of the flag just taken: what follows its '=', or the next argument. */
+/* The value of the flag just taken: the text after its '=', or the next argument. */
 static int flag_value(struct command_line *cl, const char *name, const char *attached, const char **ret,
                       char *why)
 {
@@ -62,7 +62,7 @@ static int flag_value(struct command_line *cl, const char *name, const char *att
 	return 0;
 }
 
-/* --help and its like. 1 if name is one of them, 0 if not, KOPS_E_INVALID if it got a value. */
+/* Handles --help and similar flags. 1 if name is one of them, 0 if not, KOPS_E_INVALID if it has a value. */
 static int take_action(struct command_line *cl, const char *name, const char *attached, char *why)
 {
 	static const struct {
@@ -85,7 +85,7 @@ static int take_action(struct command_line *cl, const char *name, const char *at
 	return 0;
 }
 
-/* One flag with its value. config is NULL while only --config and the action are wanted. */
+/* Handles one flag with its value. config is NULL while only --config and the action are read. */
 static int take_flag(struct command_line *cl, struct config *config, char *why)
 {
 	const char *argument = cl->argv[cl->next++], *attached = strchr(argument, '='), *value = NULL;
@@ -126,7 +126,7 @@ static int read_flags(struct command_line *cl, struct config *config, char *why)
 
 /* ---- All together --------------------------------------------------------------------------- */
 
-/* Files, environment and flags over the defaults that config holds. */
+/* Reads files, environment and flags over the defaults in config. */
 static int read_all(struct command_line *cl, struct config *config, char *why)
 {
 	const char *path = cl->file ? cl->file : CONFIG_FILE;
@@ -141,14 +141,14 @@ static int read_all(struct command_line *cl, struct config *config, char *why)
 	return rc;
 }
 
-/* Sections that are not there are memory that is never touched. */
+/* Copies only the sections that exist; the memory of others is never touched. */
 static void copy(struct config *ret, const struct config *config)
 {
 	memcpy(ret, config, offsetof(struct config, owners) + config->n_owners * sizeof(config->owners[0]));
 }
 
-/* Without root, and without a service manager that makes /run/kopsd, the socket is where clients look for one
- * of their user's own. */
+/* Without root, and without a service manager that makes /run/kopsd, the socket is where clients look for their
+ * own user's. */
 static void choose_socket(struct config *config)
 {
 	const char *folder = getenv("XDG_RUNTIME_DIR");

@@ -49,7 +49,7 @@ static bool same_letter(char a, char b)
 	return a == b;
 }
 
-/* Levenshtein distance of two names; cases, and '-' and '_', are alike. */
+/* Levenshtein distance of two names. Upper and lower case are alike, and so are '-' and '_'. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned row[CONFIG_NAME_BYTES + 1];

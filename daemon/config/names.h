@@ -1,4 +1,4 @@
-/* names.h: how settings are spelled, and sentences about names. */
+/* names.h: spells and finds names of settings, and writes sentences about them. */
 #ifndef KOPS_CONFIG_NAMES_H
 #define KOPS_CONFIG_NAMES_H
 

@@ -1,4 +1,4 @@
-/* print.h: settings for people. */
+/* print.h: prints settings for people. */
 #ifndef KOPS_CONFIG_PRINT_H
 #define KOPS_CONFIG_PRINT_H
 
@@ -10,7 +10,7 @@ void config_print_help(void);
 /* --check-config on stdout: every setting as a line of kopsd.conf, with its origin as a comment. */
 void config_print(const struct config *config);
 
-/* One setting for people; numbers with their units ("30s", "64G"). A TEXT's range counts bytes. */
+/* Describes one setting for people, numbers with units ("30s", "64G"). The range of a TEXT is in bytes. */
 struct config_description {
 	char name[64]; /* "max-jobs" */
 	char value[CONFIG_TEXT_BYTES], min[32], max[32];

@@ -14,7 +14,7 @@ struct unit {
 	uint64_t factor;
 };
 
-/* Largest first; the last one is the plain number's. */
+/* Largest first; the last is that of plain numbers. */
 static const struct unit byte_units[] = {{"T", 1ull << 40}, {"G", 1ull << 30}, {"M", 1ull << 20},
                                          {"K", 1ull << 10}, {"", 1},           {NULL, 0}};
 static const struct unit msec_units[] = {{"min", 60000}, {"s", 1000}, {"ms", 1}, {"", 1}, {NULL, 0}};
@@ -122,7 +122,7 @@ int config_assign(struct config *config, const struct setting *s, const char *te
 
 void config_set_defaults(struct config *config)
 {
-	memset(config, 0, offsetof(struct config, owners)); /* most of those are never touched */
+	memset(config, 0, offsetof(struct config, owners)); /* the memory of most owners is never touched */
 	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
 		if (s->kind == KIND_TEXT)
 			snprintf(config_text(config, s), CONFIG_TEXT_BYTES, "%s", s->text);

@@ -1,7 +1,6 @@
 /*
- * cpu.c: the CPU as a device. start() computes at once, op after op, straight from the views; poll()
- * gives the finished runs back in order. Kernels of one op at a time use the threads of
- * kernels/common/threads.c and of OpenBLAS.
+ * cpu.c: the CPU as a device. start() computes at once, op after op, directly on the views; poll() returns the
+ * finished runs in order. Each op's kernel uses the threads of kernels/common/threads.c and of OpenBLAS.
  */
 #include "cpu/cpu.h"
 
@@ -19,15 +18,15 @@
 #include "cpus.h"
 #include "host_memory.h"
 
-#define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are given back after the run */
+#define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are freed after the run */
 #define CARRIED_BYTES_MAX    (1u << 20)    /* a run keeps them while it is paused */
 
-/* For plans: what any op costs. */
+/* For plans: the fixed cost of any op. */
 #define OP_US 1.0
 
-#define BLAS_BUFFER_BYTES (136ull << 20) /* of OpenBLAS: 128 MiB, and what is lost to alignment */
+#define BLAS_BUFFER_BYTES (136ull << 20) /* a buffer of OpenBLAS: 128 MiB, and what is lost to alignment */
 
-/* ThreadSanitizer does not see how OpenBLAS, which is built without it, keeps its threads in step. */
+/* ThreadSanitizer cannot see how OpenBLAS, which is built without it, synchronizes its threads. */
 #ifdef __SANITIZE_THREAD__
 #define OPENBLAS_THREADS(n) 1u
 #else
@@ -56,7 +55,7 @@ static unsigned cpu_count(char why[WHY_BYTES])
 
 /* ---- Opening ---- */
 
-/* The text after "model name : ", or "CPU" where the system does not say. */
+/* The text after "model name : ", or "CPU" if the system does not give one. */
 static void read_model(char *name, size_t size)
 {
 	char line[256];
@@ -88,7 +87,7 @@ static void fill_info(struct backend_device *dev)
 	dev->info.memory_bytes = host_memory_total();
 	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
 	dev->info.depth = 2;
-	dev->info.depth_us = 500; /* so that the next is there when a short one ends */
+	dev->info.depth_us = 500; /* so that the next run is there when a short one ends */
 	dev->info.op_us = OP_US;
 	dev->info.carried_max_bytes = CARRIED_BYTES_MAX;
 	dev->info.kept_workspace_max_bytes = KEPT_WORKSPACE_BYTES;
@@ -186,7 +185,7 @@ static void *map_zeroed(uint64_t bytes)
 	return address;
 }
 
-/* NULL when there is no memory. One that is not kept is the caller's to unmap. */
+/* Returns a workspace, or NULL if out of memory. The caller unmaps one that is not kept. */
 static void *get_workspace(struct backend_device *dev, uint64_t bytes, char why[WHY_BYTES])
 {
 	void *address;
@@ -197,7 +196,7 @@ static void *get_workspace(struct backend_device *dev, uint64_t bytes, char why[
 		return NULL;
 	address = map_zeroed(bytes);
 	if (!address || bytes <= KEPT_WORKSPACE_BYTES)
-		host_memory_settle(bytes); /* one that is kept is soon touched, and small */
+		host_memory_settle(bytes); /* a kept one is small and soon touched */
 	if (!address || bytes > KEPT_WORKSPACE_BYTES)
 		return address;
 	if (dev->workspace)
@@ -283,7 +282,7 @@ static bool has_to_pause(const struct run *run)
 	return run->pause_at_ns && __atomic_load_n(run->pause_at_ns, __ATOMIC_RELAXED) <= clock_ns();
 }
 
-/* Until it is through, fails, or has to pause after some part. */
+/* Runs ops until the run has ended, has failed, or has to pause after a part. */
 static int run_ops(struct run *run, const struct launch *launch)
 {
 	double start_us = now_us();
@@ -339,7 +338,7 @@ static void cpu_sense(const struct backend_device *dev, struct device_sensors *r
 	uint64_t room = host_memory_room();
 
 	if (room > dev->info.memory_bytes)
-		return; /* it is not known */
+		return; /* unknown */
 	ret->memory_free_bytes = room;
 	ret->memory_used_bytes = dev->info.memory_bytes - room;
 }

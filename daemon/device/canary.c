@@ -28,8 +28,7 @@ static double next_random(struct canary *c)
 	return (double)(c->random >> 8) / (double)(1u << 23) - 1.0;
 }
 
-/* A number that every dtype holds exactly, so that rounding of the inputs plays no part: a multiple of 1/64 in
- * [-1, 1]. */
+/* Stores a multiple of 1/64 in [-1, 1], which every dtype holds exactly, so that inputs are not rounded. */
 static void store(void *at, kops_dtype dtype, double value)
 {
 	half_store(at, dtype, 0, round(value * 64.0) / 64.0);
@@ -138,13 +137,13 @@ static void spoil_outputs(struct canary *c)
 		memset((char *)c->memory.host + c->op.args.views[i].offset, 0xff, c->view_bytes[i]); /* NaN */
 }
 
-/* The answer once found out serves again: it takes a millisecond, and the health check asks in the loop. */
+/* The expected result is kept: computing it takes a millisecond, and the health check runs on the loop. */
 struct run *canary_prepare(struct canary *c, const char *kernel)
 {
 	char why[WHY_BYTES];
 
 	if (op_check(&c->op.args, why) < 0)
-		return NULL; /* a sample that breaks its own rules: canary_is_right() will say no */
+		return NULL; /* an invalid sample; canary_is_right() will return false */
 	if (c->is_known) {
 		memcpy(c->memory.host, c->expected, c->memory.bytes);
 	} else {
@@ -197,7 +196,7 @@ struct subject {
 	struct planner *planner;
 };
 
-/* Runs to the end. False when it did not come back in time. */
+/* Runs to the end. Returns false if the run did not come back in time. */
 static bool run_through(const struct subject *s, struct run *run)
 {
 	uint64_t give_up = clock_ns() + CANARY_TIMEOUT_S * 1000000000ull;
@@ -214,7 +213,7 @@ static bool run_through(const struct subject *s, struct run *run)
 
 enum verdict { PASSED, FAILED, NOT_TRIED, BROKEN };
 
-/* Asked before the reference computes what nobody wants. */
+/* Checked first, so that the reference computes nothing in vain. */
 static bool takes(const struct kernel *kernel, struct canary *c)
 {
 	struct op_args *args = &c->op.args;
@@ -230,7 +229,7 @@ static enum verdict test_sample(const struct subject *s, const struct kernel *ke
 
 	for (unsigned tries = 0; c && verdict == NOT_TRIED && tries < TRIES && takes(kernel, c); tries++) {
 		if (!run_through(s, canary_prepare(c, kernel->name)))
-			return BROKEN; /* the run is still out: leak it, the device is given up */
+			return BROKEN; /* leak the run, which is still out; the device is given up */
 		/* Running out of memory says nothing about the kernel. */
 		if (c->run.status != KOPS_E_NOMEM)
 			verdict = canary_is_right(c) ? PASSED : FAILED;
@@ -240,8 +239,8 @@ static enum verdict test_sample(const struct subject *s, const struct kernel *ke
 }
 
 /*
- * One kernel with the dtypes it takes, and those of which it does not take the small sample, with the large
- * one. A kernel that takes none is not tried, and not blamed.
+ * Tests a kernel with each dtype that it takes, on the small sample, or on the large one if it does not take
+ * the small. A kernel that takes neither is not tried, and not disabled.
  */
 static enum verdict test_kernel(const struct subject *s, const struct op *op, const struct kernel *kernel)
 {

@@ -58,7 +58,7 @@ static void finish_some(struct device *d)
 	while ((w = d->back) && now - began < TELL_NS) {
 		d->back = w->next;
 		if (d->back && d->back->run)
-			__builtin_prefetch(&d->back->run->status); /* the device's thread wrote there */
+			__builtin_prefetch(&d->back->run->status); /* the device's thread wrote it */
 		d->work_out--;
 		if (w->run)
 			finish_run(d, w, now);
@@ -86,7 +86,7 @@ bool device_look(struct device *d)
 	return true;
 }
 
-/* An active idle handle keeps libuv from sleeping: sockets are polled, and this runs, again and again. */
+/* Polls. An active idle handle keeps libuv from sleeping, so sockets are polled and this runs repeatedly. */
 static void on_look_out(uv_idle_t *idle)
 {
 	struct device *d = idle->data;
@@ -180,7 +180,7 @@ void device_start_canary(struct device *d)
 	device_submit(d, &d->canary_work);
 }
 
-/* Its handles and its canary. */
+/* Opens the device's handles and makes its canary. */
 static int open_handles(struct device *d, uv_loop_t *loop)
 {
 	d->canary = canary_new(op_by_name("gemm"), KOPS_F32);
@@ -249,7 +249,7 @@ void device_close(struct device *d)
 	close_handles(d);
 }
 
-/* By plan, until it comes back, through or paused. */
+/* The planned time until the run comes back, ended or paused. */
 static double slice_plan_us(const struct run *run)
 {
 	double us = run->next_op == 0 && run->next_part == 0 ? run->plan_us : run_left_us(run);

@@ -26,7 +26,7 @@ static const struct module modules[DEVICE_KINDS] = {
 struct loaded {
 	const struct backend *backend; /* NULL: none */
 	unsigned n;                    /* devices */
-	char why[WHY_BYTES];           /* there is none */
+	char why[WHY_BYTES];           /* why there is none */
 };
 
 struct opening {
@@ -66,7 +66,7 @@ static void *open_file(const char *file, char why[WHY_BYTES])
 	return handle;
 }
 
-/* NULL with a sentence in why. Never unloaded: CUDA does not like it. */
+/* Loads a module. NULL with a sentence in why. Never unloaded, because CUDA does not support that. */
 static const struct backend *load_file(const char *file, char why[WHY_BYTES])
 {
 	void *handle = open_file(file, why);
@@ -131,7 +131,7 @@ static int add_device(const struct opening *o, unsigned m, unsigned index)
 	return 0;
 }
 
-/* All of a kind. */
+/* Adds all devices of a kind. */
 static int add_kind(const struct opening *o, unsigned m)
 {
 	int rc = 0;
@@ -141,7 +141,8 @@ static int add_kind(const struct opening *o, unsigned m)
 	return rc;
 }
 
-/* "auto": what works. A device of a module that does not open is left out; what is built in always serves. */
+/* "auto": adds all devices that work. A module's device that does not open is left out; built-in devices always
+ * serve. */
 static int add_all(const struct opening *o)
 {
 	int rc = 0;
@@ -178,7 +179,7 @@ static int add_named(const struct opening *o, const struct device_word *word)
 	return add_device(o, word->kind, word->index);
 }
 
-/* A module that the setting does not ask for is not loaded: the CUDA driver takes its time and memory. */
+/* A module that the setting does not name is not loaded: the CUDA driver takes time and memory. */
 static bool is_asked_for(const struct device_list *list, enum device_kind kind)
 {
 	for (unsigned i = 0; i < list->n; i++)

@@ -2,8 +2,8 @@
 
 /*
  * A device's thread spins around the planned end of a run, for a share of the plan and this much more on either
- * side; then it sleeps until the backend wakes it. A virtual machine can wake it 0.3 ms late, so that should
- * not stand at the end of a run.
+ * side. Otherwise it sleeps until the backend wakes it. A virtual machine can wake it 0.3 ms late, which should
+ * not delay the end of a run.
  */
 #define SPIN_AROUND_NS 300000u
 #define SPIN_SHARE     8
@@ -42,8 +42,9 @@ void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool r
 }
 
 /*
- * They have equal shares, for all that is known. Runs that go beside each other end sooner than one after the
- * other, and more come before all are through: so nothing is due later than what is out takes.
+ * Runs that are out are assumed to have equal shares of the device. Runs that overlap end sooner than one after
+ * the other, and more may come before all have ended. So nothing is due later than the planned time of all that
+ * are out.
  */
 void forecast_left(struct forecast *f, uint64_t now)
 {

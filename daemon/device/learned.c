@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAYS          4 /* places of a set; a shape has its place in one of them */
+#define WAYS          4 /* entries of a set; a shape can be in one set only */
 #define SETS          (LEARNED_SHAPES_MAX / WAYS)
-#define FIRST_TRIAL   9   /* job of a shape */
-#define TRIALS        3   /* of a kernel; the shortest counts, since others' jobs can only make it longer */
-#define CONFIRMATIONS 2   /* further ones of the first choice where another kernel was faster */
+#define FIRST_TRIAL   9   /* the first job of a shape that may be a trial */
+#define TRIALS        3   /* of a kernel; the shortest counts, because other jobs can only make it longer */
+#define CONFIRMATIONS 2   /* further trials of the first choice, if another kernel was faster */
 #define DOUBT         1.5 /* a kernel may be faster than expected by this factor */
 #define NO_CANDIDATE  LEARNED_CANDIDATES_MAX
-#define ALIGNMENT     16 /* bytes: the widest access of one thread, and what TMA asks for */
+#define ALIGNMENT     16 /* in bytes: the widest access of a thread, and TMA's requirement */
 #define US_MAX        1e12
 #define NO_KERNEL     SIZE_MAX
 /*
@@ -24,16 +24,16 @@
 #define MIXED_GAIN_US 2.0
 
 struct entry {
-	const struct op *op; /* NULL: a free place */
+	const struct op *op; /* NULL: a free entry */
 	uint64_t shape;
-	uint64_t last_used; /* by the count of all uses */
+	uint64_t last_used; /* value of the count of uses */
 	unsigned seen;      /* jobs before the trials */
-	unsigned n;         /* 0: before the trials, or there is nothing to try */
-	uint64_t round;     /* of trials: no other has its number */
+	unsigned n;         /* 0: before the trials, or nothing to try */
+	uint64_t round;     /* of trials; unique */
 	bool is_out;        /* a trial */
 	struct learned_candidate candidates[LEARNED_CANDIDATES_MAX]; /* [0]: the first choice */
-	/* decide(): candidates, and what plans are told of them. */
-	unsigned due, fastest; /* due: NO_CANDIDATE: no trial */
+	/* Set by decide(): candidates, and the preferences for plans. */
+	unsigned due, fastest; /* due is NO_CANDIDATE if no trial is due */
 	struct preference due_preference, fastest_preference;
 };
 
@@ -139,7 +139,7 @@ static struct entry *take_place(struct learned *l, const struct op *op, uint64_t
 
 /* ---- Which kernel is next ---- */
 
-/* *ret_bar_us: what another one would have to be below. */
+/* Returns the fastest candidate. *ret_bar_us: the time that another would have to beat. */
 static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 {
 	double bar_us = e->candidates[0].least_us * (1 - GAIN);
@@ -154,7 +154,7 @@ static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 	return fastest;
 }
 
-/* A kernel's first launch may include its loading: that it was slow says little. */
+/* A kernel's first launch may include its loading, so a slow one says little. */
 static double likely_us(const struct learned_candidate *c)
 {
 	if (c->least_us == 0 || (c->trials == 1 && c->expected_us < c->least_us))
@@ -185,7 +185,7 @@ static unsigned due_of(const struct entry *e, double bar_us)
 
 		if (!comes_into_question(c, bar_us))
 			continue;
-		if (c->trials > 0) /* begun, not yet done */
+		if (c->trials > 0) /* begun, but not finished */
 			return i;
 		if (due == NO_CANDIDATE || c->expected_us < e->candidates[due].expected_us)
 			due = i;
@@ -302,7 +302,7 @@ static bool begin(struct learned *l, struct entry *e, size_t kernel)
 {
 	struct learned_candidate *c = &e->candidates[e->due];
 
-	c->trials++; /* taken or not: one that plans never take must not be due for ever */
+	c->trials++; /* counts even if plans do not take it; otherwise it could be due forever */
 	e->is_out = c->kernel == kernel;
 	l->changes++;
 	decide(l, e);
@@ -328,7 +328,7 @@ bool learned_begin(struct learned *l, const struct run *run, struct trial *ret_t
 	return true;
 }
 
-/* The candidate on trial; NULL: its place has been taken meanwhile. */
+/* The candidate on trial; NULL: its entry was replaced meanwhile. */
 static struct learned_candidate *take_back(struct learned *l, const struct trial *trial,
                                            struct entry **ret_entry)
 {
@@ -409,7 +409,7 @@ int learned_export(const struct learned *l, struct learned_shape **ret_shapes, s
 
 static bool is_time(double us)
 {
-	return us >= 0 && us < US_MAX; /* and no NaN */
+	return us >= 0 && us < US_MAX; /* false for NaN */
 }
 
 static bool makes_sense(const struct learned *l, const struct learned_shape *s)

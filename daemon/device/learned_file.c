@@ -22,7 +22,7 @@
 struct reader {
 	const struct learned_file *file;
 	const char *text, *end;
-	size_t line; /* the last one that was read */
+	size_t line; /* the last line read */
 	char *why;
 };
 
@@ -81,7 +81,7 @@ static bool take_kernel(const struct kernel_list *list, const char *word, size_t
 	return false;
 }
 
-/* words: four of each kernel. */
+/* Reads candidates from words, four for each kernel. */
 static int take_candidates(const struct reader *r, char *const *words, size_t n, const struct kernel_list *list,
                            struct learned_shape *ret)
 {
@@ -149,7 +149,7 @@ int learned_file_parse(const struct learned_file *file, const char *text, size_t
 	return rc < 0 ? rc : 1;
 }
 
-/* All of a file of known size. */
+/* Reads a file of known size. */
 static char *read_bytes(int fd, size_t bytes)
 {
 	char *text = malloc(bytes + 1);
@@ -169,7 +169,7 @@ static char *read_bytes(int fd, size_t bytes)
 	return text;
 }
 
-/* NULL where there is nothing to use; the log says why. A FIFO must not block us. */
+/* NULL if there is nothing usable; the log says why. A FIFO must not block. */
 static char *read_file(const char *path, size_t *ret_bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -253,7 +253,7 @@ int learned_file_save(const struct learned_file *file, const struct learned_shap
 	int fd, rc;
 
 	snprintf(fresh, sizeof fresh, "%s.new", file->path);
-	unlink(fresh); /* of a daemon that died over it */
+	unlink(fresh); /* left by a daemon that died while writing it */
 	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	out = fd < 0 ? NULL : fdopen(fd, "w");
 	rc = out ? write_file(out, file, shapes, n) : -1;

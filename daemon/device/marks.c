@@ -14,7 +14,7 @@
 
 #define MAGIC      0x6b6f70736d61726bu /* "kopsmark" */
 #define VERSION    1u
-#define SLOTS      1024u /* several times what devices can have at once */
+#define SLOTS      1024u /* several times the number of jobs that devices can have at once */
 #define PROBES     16u
 #define FORGET_S   3600
 #define HASH_BASIS 0xcbf29ce484222325u /* FNV-1a, 64 bits */
@@ -24,15 +24,15 @@ struct mark {
 	uint64_t shape;
 	uint32_t uid;
 	uint16_t at_work; /* jobs that devices have */
-	uint8_t lasting;  /* and have had for some time */
+	uint8_t lasting;  /* some of these have run for MARKS_LASTING_MS */
 	uint8_t deaths;
-	int64_t died_s; /* the last time, by CLOCK_BOOTTIME: the file does not outlast a boot */
+	int64_t died_s; /* time of the last death, by CLOCK_BOOTTIME: the file does not outlast a boot */
 };
 
 struct file {
 	uint64_t magic;
 	uint32_t version, slots;
-	uint32_t crashed; /* the process noted its end */
+	uint32_t crashed; /* set by marks_note_crash() */
 	uint32_t unused;
 	struct mark marks[SLOTS];
 };
@@ -61,7 +61,7 @@ static uint64_t add_bytes(uint64_t hash, const void *data, size_t n)
 	return hash;
 }
 
-/* Word by word: less spread than byte by byte would give, and enough. */
+/* Hashes word by word, which spreads bits less than byte by byte, but enough. */
 static uint64_t add_word(uint64_t hash, uint64_t word)
 {
 	hash = (hash ^ word) * HASH_PRIME;
@@ -108,7 +108,7 @@ static struct mark *find_mark(const struct marks *marks, uid_t uid, uint64_t sha
 	return NULL;
 }
 
-/* One that is free, or that no device has; NULL: this job goes unmarked. */
+/* Takes a slot that is free, or whose job no device has. NULL: the job is not marked. */
 static struct mark *take_slot(struct marks *marks, uint64_t shape)
 {
 	struct mark *idle = NULL;
@@ -248,7 +248,7 @@ static void count_deaths(struct marks *marks)
 	marks->file->crashed = 0;
 }
 
-/* Gives a regular file of ours its size, and what holds it. 0 or an errno. */
+/* Gives our regular file its size, and allocates it. 0 or an errno. */
 static int make_room_for_marks(int fd)
 {
 	struct stat st;

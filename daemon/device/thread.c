@@ -1,4 +1,4 @@
-/* thread.c: when a device's thread works, spins and sleeps. */
+/* thread.c: decides when a device's thread works, spins and sleeps. */
 #include "device/thread.h"
 
 #include <sched.h>
@@ -48,7 +48,8 @@ static void begin_work(struct device_thread *t, struct device_work *w)
 	t->backend->start(t->dev, w->run);
 }
 
-/* True if anything finished. All go back together: the loop answers many at once with fewer wake-ups. */
+/* Returns true if anything finished. All finished work goes back together, so that the loop answers many with
+ * fewer wake-ups. */
 static bool collect(struct device_thread *t)
 {
 	struct device_work *newest = NULL, *oldest = NULL;
@@ -87,7 +88,7 @@ static struct timespec in_ns(uint64_t ns)
 	return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
 }
 
-/* How long to sleep for now, ns; 0: spin. */
+/* Returns how long to sleep, in ns; 0: spin. */
 static uint64_t nap_ns(const struct device_thread *t, uint64_t idle_since)
 {
 	uint64_t now = clock_ns();
@@ -97,8 +98,8 @@ static uint64_t nap_ns(const struct device_thread *t, uint64_t idle_since)
 	return now - idle_since < SPIN_NS ? 0 : UINT64_MAX;
 }
 
-/* Sleeps until there is new work, a run has finished, the time is over, or it is time to close. False: close.
- */
+/* Sleeps until there is new work, a run has finished, the time is over, or the thread must close. Returns false
+ * to close. */
 static bool take_nap(struct device_thread *t, uint64_t ns)
 {
 	struct timespec until = in_ns(ns < SLEEP_OUT_NS ? ns : SLEEP_OUT_NS);
@@ -122,7 +123,7 @@ static bool take_nap(struct device_thread *t, uint64_t ns)
 	return open;
 }
 
-/* The loop should be awake when a run ends. */
+/* Wakes the loop shortly before a run ends. */
 static void call_loop(struct device_thread *t)
 {
 	uint64_t until_ns;
@@ -161,9 +162,9 @@ static void serve_device(struct device_thread *t)
 		for (; w; w = next) {
 			next = w->next;
 			if (next && next->run)
-				__builtin_prefetch(next->run); /* the loop wrote there */
+				__builtin_prefetch(next->run); /* the loop wrote it */
 			begin_work(t, w);
-			if (!t->backend->notify) /* it is through already */
+			if (!t->backend->notify) /* it has ended already */
 				collect(t);
 		}
 		busy |= collect(t);
@@ -280,7 +281,7 @@ void device_thread_push(struct device_thread *t, struct device_work *work, bool 
 	work_stack_push(&t->inbox, work);
 	if (!__atomic_load_n(&t->sleeping, __ATOMIC_SEQ_CST))
 		return;
-	pthread_mutex_lock(&t->lock); /* so that it waits by now, or sees the work */
+	pthread_mutex_lock(&t->lock); /* so that the thread either waits, or sees the work */
 	pthread_cond_signal(&t->wake);
 	pthread_mutex_unlock(&t->lock);
 }

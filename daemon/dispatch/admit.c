@@ -12,7 +12,8 @@ static void pin_buffers(struct device_work *work, const struct backend *backend,
 	uses_pin(&job_of_work(work)->uses, backend);
 }
 
-/* Gives it what it starts with. Or ends it, where a buffer or a want of memory keeps it from running: false. */
+/* Gives the job its buffers and memory. Returns false if the job ended instead, because a buffer or memory is
+ * missing. */
 static bool equip(struct job *job)
 {
 	struct engine_device *device = job_device(job);
@@ -34,8 +35,8 @@ static bool equip(struct job *job)
 }
 
 /*
- * Admission: staging and workspaces of what is out, and the resident buffers, must fit the device. A job that
- * does not fit beside others waits for them; one that does not fit at all is answered.
+ * Staging and workspaces of runs out, and resident buffers, must fit the device. A job that does not fit beside
+ * others waits for them; one that can never fit is answered.
  */
 static bool fits_device(struct engine *e, struct job *job)
 {
@@ -78,7 +79,7 @@ struct job *job_admit(struct engine *e, struct job *job)
 		job_end_queued(job, JOB_FAILED, KOPS_E_DEADLINE, NULL);
 	else if (fits_device(e, job))
 		return equip(job) ? job : NULL;
-	else if (list_is_empty(&device->out)) /* a paused job has the room that this one may wait for */
+	else if (list_is_empty(&device->out)) /* a paused job holds the memory that this one may wait for */
 		return list_first(&device->paused, struct job, paused);
 	return NULL;
 }

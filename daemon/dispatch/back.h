@@ -1,11 +1,11 @@
-/* back.h: a run that its device has given back, at its end or unfinished. */
+/* back.h: handles runs that a device has returned, ended or paused. */
 #ifndef KOPS_BACK_H
 #define KOPS_BACK_H
 
 #include "job/job.h"
 
-/* A job's work.done: device.c calls it on the loop thread. Ends or pauses the job, and starts what can start.
- */
+/* A job's work.done, called on the loop thread by device.c. Ends or pauses the job, and starts others that can
+ * start. */
 void job_run_is_back(struct device_work *work);
 
 #endif

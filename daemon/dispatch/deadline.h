@@ -1,6 +1,6 @@
 /*
- * deadline.h: queued jobs end when their deadline has passed. submit.c adds each that has one; it is taken out
- * by finish.h when it starts or ends.
+ * deadline.h: ends queued jobs whose deadline has passed. submit.c adds jobs with a deadline; finish.h removes
+ * them when they start or end.
  */
 #ifndef KOPS_DEADLINE_H
 #define KOPS_DEADLINE_H
@@ -9,7 +9,7 @@
 
 void deadlines_init(struct engine *engine);
 
-/* The queued job has a deadline: it ends as KOPS_E_DEADLINE unless it starts before. */
+/* Watches a queued job's deadline: it ends with KOPS_E_DEADLINE unless it starts before. */
 void job_expires(struct job *job);
 
 #endif

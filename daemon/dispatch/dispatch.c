@@ -24,7 +24,7 @@ static struct sched_job *choose_job(struct sched_job *next)
 	struct engine *e = job->engine;
 
 	if (e->suspect && e->suspect->sched.device == next->device)
-		job = e->suspect; /* its turn had come */
+		job = e->suspect; /* it was chosen before */
 	if (has_to_wait(e, job))
 		return NULL;
 	if (job->state != JOB_PAUSED)
@@ -32,7 +32,7 @@ static struct sched_job *choose_job(struct sched_job *next)
 	return job ? &job->sched : NULL;
 }
 
-/* True when it started or ended a job. */
+/* Returns true if it started or ended a job. */
 static bool dispatch_one(struct engine *e, unsigned index)
 {
 	unsigned waiting = e->sched.devices[index].waiting;

@@ -22,7 +22,7 @@ bool job_waits_for_buffers(struct job *job)
 	return buffer;
 }
 
-/* The first job that waited may start now, or waits for its next buffer. */
+/* Lets the first waiting job start, or wait for its next buffer. */
 static bool unblock_step(struct errand *errand)
 {
 	struct buffer *b = container_of(errand, struct buffer, unblocking);
@@ -44,7 +44,7 @@ void jobs_unblock(struct buffer *buffer)
 	errands_add(&buffer->account->errands, &buffer->unblocking, unblock_step);
 }
 
-/* One that is paused counts as running. */
+/* A paused job counts as running. */
 static void shut_job_down(struct sched_job *sched)
 {
 	struct job *job = job_of_sched(sched);

@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-/* Beyond, there is no need to say when. */
+/* Later pauses need not be requested. */
 #define MAX_AFTER_US 1e12
 
-/* A suspect that runs alone keeps them all. */
+/* Returns true if another device has jobs waiting, which a suspect that runs alone holds up. */
 static bool other_devices_wait(const struct engine *e, const struct job *suspect)
 {
 	for (unsigned i = 0; i < e->n_devices; i++)
@@ -14,7 +14,7 @@ static bool other_devices_wait(const struct engine *e, const struct job *suspect
 	return false;
 }
 
-/* When a job that runs should give way: at once where nobody waits for it any more. */
+/* The time after its start when a running job should pause: 0 if nobody waits for its result. */
 static double gives_way_after_us(const struct engine *e, const struct job *job)
 {
 	double us = job->is_withdrawn ? 0 : sched_yields_after_us(&e->sched, &job->sched);
@@ -22,7 +22,7 @@ static double gives_way_after_us(const struct engine *e, const struct job *job)
 	return job == e->suspect && other_devices_wait(e, job) ? fmin(us, SCHED_TURN_US) : us;
 }
 
-/* The first that was started is the one that a device which computes at once is at. */
+/* A device that computes at once runs the job that was started first. */
 void device_gives_way(struct engine *e, unsigned index)
 {
 	const struct job *job = list_first(&e->devices[index].out, struct job, out);
@@ -39,7 +39,7 @@ void job_pause(struct job *job)
 {
 	job_move(job, JOB_PAUSED);
 	job_no_longer_alone(job);
-	job->work.execute = NULL; /* what it pins is pinned */
+	job->work.execute = NULL; /* its buffers are registered already */
 	list_push_first(&job_device(job)->paused, &job->paused);
 	sched_pause(&job->engine->sched, &job->sched, run_left_us(&job->run));
 }

@@ -1,16 +1,16 @@
 /*
- * pause.h: when a running job gives way to another. dispatch.c asks after each look at a device, withdraw.c for
- * a job that nobody wants any more, back.c for a job that has come back unfinished.
+ * pause.h: pauses a running job for another. dispatch.c asks after each look at a device, withdraw.c for a job
+ * that nobody wants, back.c for a job that came back unfinished.
  */
 #ifndef KOPS_PAUSE_H
 #define KOPS_PAUSE_H
 
 #include "job/job.h"
 
-/* Asks the device for a pause of the job that it is at, by when another's turn has come. */
+/* Asks the device to pause its current job when another should run. */
 void device_gives_way(struct engine *engine, unsigned index);
 
-/* The job has come back unfinished: it is PAUSED, and waits for its next turn. */
+/* Makes a job PAUSED that came back unfinished; the scheduler starts it again. */
 void job_pause(struct job *job);
 
 #endif

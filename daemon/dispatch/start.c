@@ -4,7 +4,7 @@
 #include "dispatch/lasting.h"
 #include "job/prepared.h"
 
-/* A run that took no longer when it ran before may be run by the loop itself, in its user's turn. */
+/* The loop may run a job itself, in its user's turn, if its last runs took no longer. */
 #define NOW_MAX_US 20.0
 /* The most memory that a job run by the loop may touch: if pages were taken away, each costs a microsecond.
  * Files must be small too, because touching a page waits while the file's owner punches a hole there, 0.3 s for

@@ -61,7 +61,7 @@ static void answer_client(struct job *job, enum job_state state, int status, con
 		job->answer(job, status, why);
 }
 
-/* Answered, and out of the scheduler already; the job is gone afterwards, or ready again. */
+/* Ends a job that is answered and out of the scheduler. Frees it, or makes it READY. */
 static void end(struct job *job)
 {
 	struct engine *e = job->engine;
@@ -87,7 +87,7 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 	end(job);
 }
 
-/* A device gives up what it held for the job. */
+/* Releases what the device held for the job. */
 static void leave_device(struct job *job, bool done)
 {
 	job_device(job)->bytes_out -= job->run.device_bytes;

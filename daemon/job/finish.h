@@ -1,21 +1,21 @@
-/* finish.h: the end of a job: its client is answered, what it held is given back, what it showed is noted. */
+/* finish.h: ends jobs: answers the client, releases what the job held, notes what it showed. */
 #ifndef KOPS_FINISH_H
 #define KOPS_FINISH_H
 
 #include "job/job.h"
 
-/* Its device is through with it, at its end or by a failure: its client is answered. job_finish() follows. */
+/* Answers the client when the device has finished the job, or it failed. job_finish() must follow. */
 void job_answer(struct job *job);
 /* Frees the job, or makes it READY. */
 void job_finish(struct job *job);
 
-/* Ends a job that is QUEUED: cancelled, expired, spoiled by a buffer. Frees the job, or makes it READY. */
+/* Ends a QUEUED job that was cancelled, has expired, or lost a buffer. Frees the job, or makes it READY. */
 void job_end_queued(struct job *job, enum job_state state, int status, const char *why);
 
-/* Ends a PAUSED job that is withdrawn, once the device has forgotten it. Frees the job, or makes it READY. */
+/* Ends a PAUSED job that is withdrawn, when the device has released it. Frees the job, or makes it READY. */
 void job_end_paused(struct job *job);
 
-/* It starts, or ends: its deadline is of no interest any more. */
+/* Stops watching the job's deadline, when it starts or ends. */
 void job_expires_not(struct job *job);
 
 #endif

@@ -27,7 +27,7 @@ static struct job_queue *queue_new(struct job_queues *queues, uint32_t id)
 	return q;
 }
 
-/* The one of this id, made when there is none. */
+/* Joins the queue of this id, which is made if there is none. */
 static int join_queue(struct job *job, struct job_queues *queues, uint32_t id)
 {
 	struct job_queue *q = idmap_get(&queues->by_id, id);

@@ -47,8 +47,7 @@ struct job {
 	struct sched_job sched;
 	struct device_work work;
 	struct run run;
-	unsigned n_alike; /* learned_alike(), planned as a trial if its shape is due for one; 0: it cannot be a
-	                     trial */
+	unsigned n_alike; /* learned_alike(): planned as a trial if its shape is due for one; 0: never */
 	struct trial trial;
 	bool settled; /* the trials of its shape are over: the next such job runs the same kernels */
 	enum job_state state;

@@ -9,7 +9,7 @@
 #include "base/timers.h"
 #include "job/segment.h"
 
-/* A client that dies closes its files just after its connection; one that lives may keep them for ever. */
+/* A client that dies closes its files just after its connection; one that lives may keep them forever. */
 #define LOOK_FIRST_MS 10u
 #define LOOK_LAST_MS  60000u
 
@@ -79,7 +79,7 @@ static bool look_step(struct errand *errand)
 static void look_at_all(struct account *a)
 {
 	a->kept.left = a->kept.n;
-	a->kept.due_ms = UINT64_MAX; /* until the last look */
+	a->kept.due_ms = UINT64_MAX; /* until the last check */
 	if (a->kept.look.step)
 		return;
 	account_ref(a);

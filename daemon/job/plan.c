@@ -23,7 +23,7 @@ static bool look_up(struct job *job, struct learned *learned, unsigned first, un
 		op->preferred = NULL;
 		if (*op->pinned || !learned)
 			continue;
-		if (i > first && job->n_alike > 0) /* what holds for one does for all */
+		if (i > first && job->n_alike > 0) /* the ops are alike, so the first one's holds for all */
 			op->preferred = job->ops[first].preferred;
 		else
 			op->preferred = learned_find(learned, &op->args, job->n_alike);
@@ -32,7 +32,7 @@ static bool look_up(struct job *job, struct learned *learned, unsigned first, un
 	return found;
 }
 
-/* Nothing stops a job that runs: one that is too long would keep the device from everybody, or look hung. */
+/* Nothing stops a running job: one that is too long would keep the device from others, or look hung. */
 static uint64_t longest_ms(const struct config *c, const struct device *device, const char **ret_setting)
 {
 	bool hangs = device_can_hang(device) && c->hang_timeout < c->max_run_time;
@@ -88,7 +88,7 @@ static int check_hold(const struct engine *e, const struct device *device, struc
 
 /* ---- On one device ---- */
 
-/* The next ops. Returns as job_plan() does. */
+/* Plans the next ops. Returns like job_plan(). */
 static int plan_some(struct job *job, struct planning *p)
 {
 	const struct engine_device *of = &job->engine->devices[p->device];
@@ -134,7 +134,7 @@ static int plan_on_device(struct job *job, struct planning *p)
 	return PLAN_GOES_ON;
 }
 
-/* Both have been heeded; one lies in the request's arena, the other in a table that changes. */
+/* Drops both wishes once used: one lies in the request's arena, the other in a table that changes. */
 static void forget_wishes(struct job *job)
 {
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
@@ -151,8 +151,7 @@ static void forget_wishes(struct job *job)
 #define MOVE_US    200.0
 #define MOVE_SHARE 4
 
-/* Until the device would be at the job. home: where it goes unless another is clearly better; -1: all are
- * alike. */
+/* Time until the device would start the job. home: its device unless another is clearly better; -1: none. */
 static double wait_us(const struct job *job, unsigned device, int home)
 {
 	double us = job->engine->sched.devices[device].backlog_us;
@@ -186,7 +185,7 @@ static void turn_to(struct planning *p, unsigned device)
 	p->plainly = p->heeds_some = false;
 }
 
-/* It is planned on the device at hand, or cannot be: rc. Keeps which device is the best so far. */
+/* Compares the device just planned, or its error rc, and keeps the best. */
 static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BYTES])
 {
 	double end_us = wait_us(job, p->device, sched_queue_device(job->sched.queue)) + job->run.plan_us;
@@ -203,7 +202,7 @@ static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BY
 	job->sched.device = p->device;
 }
 
-/* The next device that the job may go to: those of one kind only, once one of them can do it. */
+/* The next device that the job may use. Once a device can run it, only others of the same kind count. */
 static bool next_device(const struct job *job, struct planning *p)
 {
 	for (unsigned i = p->device + 1; i < p->end; i++)
@@ -215,8 +214,8 @@ static bool next_device(const struct job *job, struct planning *p)
 }
 
 /*
- * On each device that the job may go to; they stand in order of preference by kind, so the CPU serves only what
- * no GPU can. Then on the best once more, unless that was the last: the run holds the last plan.
+ * Plans on each device that the job may use. They are in order of preference by kind, so the CPU serves only
+ * what no GPU can. Then plans on the best again, unless it was the last, because the run holds the last plan.
  */
 static int plan_on_each(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
@@ -239,7 +238,7 @@ static int plan_on_each(struct job *job, struct planning *p, char why[WHY_BYTES]
 	return PLAN_GOES_ON;
 }
 
-/* Finds the devices that it may use. */
+/* Finds the devices that the job may use. */
 static int begin_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
 	const struct engine *e = job->engine;
@@ -256,7 +255,7 @@ static int begin_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 	return 0;
 }
 
-/* Jobs that may have ended the daemon before: see marks.h. */
+/* Checks for jobs that may have ended the daemon before: see marks.h. */
 static int check_marks(struct job *job, char why[WHY_BYTES])
 {
 	const struct marks *marks = job->engine->marks;

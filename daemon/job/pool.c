@@ -33,14 +33,14 @@ struct pool {
 	unsigned warm_classes;        /* classes [0, warm_classes) are kept stocked */
 	unsigned warm_stock[CLASSES]; /* fresh or being made */
 	struct list fresh[CLASSES];
-	struct list cached;         /* most recently given back first */
+	struct list cached;         /* the most recently returned first */
 	struct idmap cached_by_key; /* → struct alike */
 	struct kept_all kept;
-	struct task_flow flow; /* of the work that is for no user */
+	struct task_flow flow; /* charged for work that is for no user */
 	struct errand trim;    /* an errand of kopsd's */
 };
 
-/* Cached segments that are one user's, and of one size; there is at least one. */
+/* Cached segments of one user and size; at least one. */
 struct alike {
 	struct list segments;
 };
@@ -50,7 +50,7 @@ static uint64_t class_bytes(unsigned c)
 	return CLASS_MIN_BYTES << c;
 }
 
-/* CLASSES when bytes is above the largest class. */
+/* The class for `bytes`; CLASSES: larger than the largest class. */
 static unsigned class_of(uint64_t bytes)
 {
 	unsigned c = 0;
@@ -122,8 +122,8 @@ static int reopen(int fd)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-/* One that is reopened: the lease counts no others. Should somebody open the file while we ask, SIGURG comes
- * and is ignored, where SIGIO would end us. */
+/* Uses a reopened file, so that the lease counts no other opens. If somebody opens the file during the check,
+ * the signal is SIGURG, which is ignored; SIGIO would end the process. */
 static int begin_file(struct segment *s)
 {
 	int made, rc = host_memory_claim(s->bytes, s->why, sizeof s->why);
@@ -145,7 +145,7 @@ static int begin_file(struct segment *s)
 	return ftruncate(s->fd, (off_t)s->bytes) < 0 ? fail_to_make(s, "ftruncate") : 0;
 }
 
-/* The kernel hands out zeroed pages. fallocate reports a full tmpfs or memory cgroup, where a touch would be
+/* Makes a piece of zeroed pages. fallocate reports a full tmpfs or memory cgroup, where touching would raise
  * SIGBUS. */
 static int make_piece(struct segment *s)
 {
@@ -212,14 +212,14 @@ static bool discard_step(struct task *task)
 	    fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->at, (off_t)bytes) == 0)
 		s->at += bytes;
 	else
-		s->at = s->bytes; /* there is none, or its end frees the pages */
+		s->at = s->bytes; /* there is no file, or closing it frees the pages */
 	if (s->at < s->bytes)
 		return false;
 	unmake(s);
 	return true;
 }
 
-/* The content stays. */
+/* Unmaps a piece; the content stays. */
 static bool unmap_kept_step(struct task *task)
 {
 	struct segment *s = of_task(task);
@@ -267,7 +267,7 @@ static void segment_free(struct segment *s)
 	free(s);
 }
 
-/* Whoever let it go or gave it back has it off the books. */
+/* Tells the former user's side that the segment no longer counts. */
 static void tell_released(struct segment *s)
 {
 	void (*released)(void *) = s->released;
@@ -352,7 +352,7 @@ static struct alike *alike_new(struct pool *pool, uint64_t key)
 	return NULL;
 }
 
-/* The first of its key. False: out of memory. */
+/* Links the first segment of a key. Returns false if out of memory. */
 static bool link_alike(struct pool *pool, struct segment *s)
 {
 	uint64_t key = key_of(s->uid, s->bytes);
@@ -397,7 +397,7 @@ static struct segment *take_cached(struct pool *pool, uid_t uid, uint64_t bytes)
 	const struct alike *alike = idmap_get(&pool->cached_by_key, key_of(uid, bytes));
 	struct segment *s = alike ? list_first(&alike->segments, struct segment, alike) : NULL;
 
-	if (!s || s->bytes != bytes) /* a size that no cache could have */
+	if (!s || s->bytes != bytes) /* a size that the cache cannot have */
 		return NULL;
 	uncache(pool, s);
 	return s;
@@ -425,7 +425,7 @@ static bool trim_step(struct errand *errand)
 	return has_too_much(pool);
 }
 
-/* One large segment may take the place of thousands. */
+/* One large segment may displace thousands. */
 static void trim_cache(struct pool *pool)
 {
 	for (unsigned n = 0; n < TRIM_AT_ONCE && has_too_much(pool); n++)
@@ -509,7 +509,7 @@ void pool_take_back(struct segment *s, struct task_flow *flow, void (*released)(
 	s->released = released;
 	s->arg = arg;
 	s->pages.fd = s->fd;
-	/* To zero holes would take memory. Others may come while it is zeroed. */
+	/* Zeroing holes would take memory. Others may come while it is zeroed. */
 	if (s->bytes > s->pool->cache_limit_bytes || s->uid == OVERFLOW_UID ||
 	    host_memory_claim_pages(&s->pages, s->bytes) > 0) {
 		host_memory_claim_pages(&s->pages, 0);
@@ -569,7 +569,7 @@ bool pool_keeps(const struct pool *pool, const struct account *account, dev_t de
 	return kept_find(&pool->kept, account, device, inode);
 }
 
-/* The file of s, mapped. */
+/* Maps the file of s. */
 static int map_file(const struct segment *s, void **ret)
 {
 	void *map = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
@@ -603,7 +603,7 @@ static int leave_mapping(struct segment *s, struct segment **ret)
 	return 0;
 }
 
-/* One that no thread has begun to unmap is mapped still. */
+/* A segment that no thread has begun to unmap is still mapped. */
 static int map_again(struct segment *s)
 {
 	int rc = s->is_kept ? map_file(s, &s->map) : 0;

@@ -12,7 +12,7 @@
 #include "job/plan.h"
 
 #define TRIM_BYTES (1u << 20)
-#define ROOM_STEPS 32u /* jobs that make room for one */
+#define ROOM_STEPS 32u /* jobs dropped to make room for one */
 
 /* ---- Those that are READY, by last use ---- */
 
@@ -54,7 +54,7 @@ static void trim_heap(struct engine *e, struct account *account)
 	workers_submit(e->workers, &account->memory_flow, &e->freed.task);
 }
 
-/* More may have been freed meanwhile, and nothing may be any more. */
+/* More may have been freed meanwhile, or nothing may be left. */
 static void trimmed(struct task *task)
 {
 	struct engine *e = container_of(task, struct engine, freed.task);
@@ -67,8 +67,8 @@ static void trimmed(struct task *task)
 }
 
 /*
- * The allocator keeps what is freed below anything that is not. To give it back takes 0.1 ms for each MiB, in
- * which others wait for the allocator: so no more than that at once.
+ * The allocator keeps freed memory below memory in use. Returning it takes 0.1 ms for each MiB, in which other
+ * threads wait for the allocator. So only that much is returned at once.
  */
 static void note_freed(struct engine *e, struct account *account, size_t bytes)
 {
@@ -100,8 +100,8 @@ static uint64_t limit_of_all(const struct engine *e)
 	return e->config->max_prepared < e->prepared_max ? e->config->max_prepared : e->prepared_max;
 }
 
-/* Makes room by what was used least recently. False: there is nothing to give up, or, after a limit was
- * lowered, it takes more than this time. */
+/* Makes room by dropping the least recently used jobs. Returns false if there are none, or if that takes more
+ * than ROOM_STEPS, as after a limit was lowered. */
 static bool make_room_for_prepared(struct engine *e, struct account *account, uint64_t bytes)
 {
 	struct account *other = NULL;
@@ -140,7 +140,7 @@ static void release_buffers(struct job *job)
 		list_remove(&job->uses.list[i].link);
 }
 
-/* Plans depend on it: what is registered is copied another way, or read where it lies. */
+/* Plans depend on this: registered buffers are copied another way, or read in place. */
 static unsigned count_pinned(const struct job *job)
 {
 	unsigned n = 0;
@@ -150,7 +150,7 @@ static unsigned count_pinned(const struct job *job)
 	return n;
 }
 
-/* Jobs of a dropped buffer fall back to KEPT by and by. */
+/* Jobs of a dropped buffer become KEPT one by one. */
 static bool has_dropped(const struct job *job)
 {
 	bool any = false;
@@ -230,7 +230,7 @@ struct job *prepared_ready_job(struct prepared *p)
 	return job;
 }
 
-/* The shortest of late: others' jobs can only make a run longer. */
+/* Keeps the shortest recent time, because other jobs can only make a run longer. */
 static void note_time(struct prepared *p, const struct run *run)
 {
 	double us = run->upload_us + run->compute_us + run->download_us;

@@ -64,9 +64,9 @@ uint64_t uses_claim(struct uses *uses, bool pins)
 }
 
 /*
- * Pages of shared buffers that are missing, because nobody wrote them or their owner punched holes, become the
- * daemon's when the job touches them. Holes may come while it runs, so where memory is short it claims what its
- * views reach.
+ * Pages of shared buffers may be missing, because nobody wrote them or their owner punched holes. They are
+ * charged to the daemon when the job touches them. Holes may also come while the job runs. So if memory is
+ * short, the job claims all that its views reach.
  */
 static int claim_memory(struct uses *uses, struct engine *engine, bool pins, char why[WHY_BYTES])
 {
@@ -114,7 +114,7 @@ void uses_pin(const struct uses *uses, const struct backend *backend)
 
 /* ---- The end ---- */
 
-/* The content of a RESIDENT buffer that this job would have restored is still lost. */
+/* Marks RESIDENT buffers as lost again that this job would have restored. */
 static void undo_fills(struct uses *uses)
 {
 	for (unsigned i = 0; i < uses->n; i++)
@@ -122,7 +122,7 @@ static void undo_fills(struct uses *uses)
 			uses->list[i].buffer->lost = true;
 }
 
-/* The CPU has their pages mapped from now on. */
+/* From now on the CPU has the job's pages mapped. */
 static void note_reach(const struct uses *uses)
 {
 	for (unsigned i = 0; i < uses->n; i++) {

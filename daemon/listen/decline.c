@@ -6,8 +6,8 @@
 #include "kops_types.h"
 #include "message.h"
 
-#define AT_MOST    4096 /* Linux' own limit of a queue: SOMAXCONN */
-#define READ_FIRST 64   /* messages of one client, so that the end does not discard the answer */
+#define AT_MOST    4096 /* Linux's own limit of a queue: SOMAXCONN */
+#define READ_FIRST 64   /* messages read from one client, so that closing does not discard the answer */
 
 static void decline(int fd, const uint8_t *reply, size_t bytes)
 {

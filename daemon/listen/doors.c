@@ -20,7 +20,7 @@
 #define BACKLOG       SOMAXCONN
 #define SHORT_BACKLOG 4
 #define FLOOD_MS      1000
-#define FLOOD         4096u /* in that time: by default as many as there may be sessions */
+#define FLOOD         4096u /* connections in FLOOD_MS: by default as many as there may be sessions */
 
 #define RETRY_MS 100
 
@@ -100,7 +100,8 @@ static void watch_door_again(uv_timer_t *retry)
 	each(all, watch_door);
 }
 
-/* Whatever it is, it may last. A connection that waits would wake us at once, for nothing. */
+/* Stops watching for a while. The error may persist, and a waiting connection would wake the loop at once, for
+ * nothing. */
 static void pause_for(struct doors *all, int error)
 {
 	if (error != all->accept_error)
@@ -162,7 +163,7 @@ static int door_open(struct door *door, int fd, struct turns_user *user)
 		return rc;
 	door->fd = fd;
 	door->poll.data = door;
-	/* Unwatched, as far as turns know: see on_connection(). */
+	/* Turns treat the door as unwatched: see on_connection(). */
 	door->place = (struct turns_place){.user = user, .take = take_connection, .unwatched = true};
 	return 0;
 }
@@ -193,7 +194,7 @@ static void close_user_door(struct door *door)
 	user_sockets_remove(&door->all->files, account->uid);
 	door->is_closing = true;
 	uv_close((uv_handle_t *)&door->poll, on_door_closed);
-	closing_add(accounts, account, door->fd); /* with the connections that wait there, and what they sent */
+	closing_add(accounts, account, door->fd); /* with its waiting connections and what they sent */
 	door->fd = -1;
 	door->account = NULL;
 	door->all->n_users--;
@@ -208,7 +209,7 @@ static struct door *find_door(struct doors *all, const struct account *account)
 	return NULL;
 }
 
-/* NULL: libuv has not let go of it yet. */
+/* Returns an unused door that libuv has released; NULL: none. */
 static struct door *find_free(struct doors *all)
 {
 	for (unsigned i = 0; i < DOORS_PLACES; i++)
@@ -245,7 +246,8 @@ static struct door *make_room_for_connection(struct doors *all, uint64_t now)
 	return find_free(all);
 }
 
-/* The user got in. Without a door it comes by the main one, and may get one then. */
+/* Gives the user, who just connected, a door. If that fails, the user uses the main door, and may get one
+ * then. */
 static void give_door(struct doors *all, struct account *account)
 {
 	uint64_t now = clock_ns();
@@ -305,10 +307,10 @@ static void arrive_by_own(struct door *door, int fd)
 		return;
 	}
 	closing_add(&all->sessions->engine->accounts, door->account, fd);
-	timers_start(&all->renew, on_renew, 0, 0); /* not within a turn at one of them */
+	timers_start(&all->renew, on_renew, 0, 0); /* deferred, because this may be a turn of such a door */
 }
 
-/* True: there may be more. */
+/* Returns true if there may be more connections. */
 static bool take_connection(struct turns_place *place)
 {
 	struct door *door = container_of(place, struct door, place);
@@ -320,7 +322,7 @@ static bool take_connection(struct turns_place *place)
 			arrive_by_own(door, fd);
 		else
 			arrive(door->all, fd);
-		open_reserve(door->all); /* where there was no room for it */
+		open_reserve(door->all); /* there may have been no descriptor for it before */
 		return true;
 	}
 	if ((errno == EMFILE || errno == ENFILE) && shed(door))
@@ -333,8 +335,8 @@ static bool take_connection(struct turns_place *place)
 }
 
 /*
- * libuv has no SOCK_SEQPACKET: uv_poll_t it is, and calls of our own.
- * Where the door waits for its turn still, the socket is not watched until it had it.
+ * libuv does not support SOCK_SEQPACKET, so this uses uv_poll_t and system calls. While the door waits for its
+ * turn, the socket is not watched.
  */
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
@@ -386,7 +388,7 @@ int doors_open(struct doors *all, int fd, char why[WHY_BYTES])
 		snprintf(why, WHY_BYTES, "it cannot be watched: %s", uv_strerror(rc));
 		return KOPS_E_SYSTEM;
 	}
-	if (listen(fd, BACKLOG) < 0) { /* an inherited one, too: the last kopsd may have died in a flood */
+	if (listen(fd, BACKLOG) < 0) { /* an inherited socket, too: the last kopsd may have died in a flood */
 		snprintf(why, WHY_BYTES, "listen: %s", strerror(errno));
 		return KOPS_E_SYSTEM;
 	}
@@ -413,7 +415,7 @@ void doors_stop(struct doors *all)
 	uv_timer_stop(&all->retry);
 	uv_timer_stop(&all->renew);
 	if (is_flooded(all))
-		end_flood(all); /* for a successor, where it is inherited */
+		end_flood(all); /* for a successor, if the socket is inherited */
 	close_user_doors(all);
 	user_sockets_close(&all->files);
 }
@@ -423,5 +425,5 @@ void doors_close(struct doors *all)
 	if (all->reserve_fd >= 0)
 		close(all->reserve_fd);
 	all->reserve_fd = -1;
-	user_sockets_close(&all->files); /* where the start failed */
+	user_sockets_close(&all->files); /* after a failed start */
 }

@@ -60,7 +60,7 @@ static int lock_why(char why[CONFIG_WHY_BYTES], const char *path)
 	return KOPS_E_EXISTS;
 }
 
-/* KOPS_E_BUSY: the file that was locked is not there any more. */
+/* KOPS_E_BUSY: the locked file was removed meanwhile. */
 static int try_lock(struct listener *l, const char *path, char why[CONFIG_WHY_BYTES])
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -80,7 +80,7 @@ static int try_lock(struct listener *l, const char *path, char why[CONFIG_WHY_BY
 	return rc;
 }
 
-/* Held until we end. */
+/* Takes the lock, which is held until the process ends. */
 static int take_lock(struct listener *l, char why[CONFIG_WHY_BYTES])
 {
 	char path[LOCK_PATH_BYTES];
@@ -108,8 +108,8 @@ static void drop_lock(struct listener *l)
 /* ---- The socket ---- */
 
 /*
- * A path left behind by a dead daemon is removed; one that answers is not. Only a refused connection shows that
- * nobody listens: a socket of another type answers EPROTOTYPE, a full one EAGAIN, and both are alive.
+ * Removes a path left by a dead daemon, but not one that answers. Only a refused connection shows that nobody
+ * listens: a socket of another type answers EPROTOTYPE, a full one EAGAIN, and both are alive.
  */
 static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYTES])
 {

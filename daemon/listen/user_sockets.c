@@ -100,7 +100,7 @@ static void path_of_folder(const struct user_sockets *u, char path[USER_SOCKETS_
 	         (int)(USER_SOCKETS_PATH_BYTES - sizeof USER_SOCKET_SUFFIX), u->everybodys);
 }
 
-/* A predecessor that was killed left sockets. */
+/* Removes sockets that a killed predecessor left. */
 static void empty_folder(const struct user_sockets *u)
 {
 	int fd = openat(u->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,7 +119,7 @@ static void empty_folder(const struct user_sockets *u)
 	closedir(folder);
 }
 
-/* False, with errno. */
+/* Opens or makes the folder. Returns false with errno. */
 static bool open_folder(struct user_sockets *u)
 {
 	char path[USER_SOCKETS_PATH_BYTES];
@@ -140,7 +140,7 @@ static bool open_folder(struct user_sockets *u)
 	return true;
 }
 
-/* NULL, or why there can be none. */
+/* NULL, or why there are no such sockets. */
 static const char *open_beside(struct user_sockets *u)
 {
 	struct sockaddr_un longest;
@@ -161,7 +161,7 @@ static const char *open_beside(struct user_sockets *u)
 void user_sockets_open(struct user_sockets *u, int fd)
 {
 	struct sockaddr_un address = {0};
-	socklen_t len = sizeof address - 1; /* so that there is a zero at the end */
+	socklen_t len = sizeof address - 1; /* so that it ends with a zero */
 	const char *why;
 
 	getsockname(fd, (struct sockaddr *)&address, &len);
@@ -183,7 +183,7 @@ void user_sockets_close(struct user_sockets *u)
 	if (u->folder_fd < 0)
 		return;
 	path_of_folder(u, path);
-	rmdir(path); /* not where the service manager made it */
+	rmdir(path); /* fails if the service manager made it */
 	close(u->folder_fd);
 	u->folder_fd = -1;
 }

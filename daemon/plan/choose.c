@@ -31,7 +31,7 @@ static void prefer_in_place(const struct kernel_list *list, const struct op_args
  * launch, more than kernels differ by.
  */
 #define COMPANY_NS        1000.0
-#define COMPANY_BYTES_MAX (512u << 10) /* of outputs: no kernel takes more together, so none is asked */
+#define COMPANY_BYTES_MAX (512u << 10) /* of outputs: no kernel runs larger ones together */
 
 static bool goes_together(const struct kernel *kernel, const struct op_args *args)
 {

@@ -4,14 +4,13 @@
 
 #include "host_memory.h"
 
-#define ROW_BYTES_MIN 256 /* of a copy of rows: shorter ones are gathered one element at a time */
-#define LINE_BYTES    64  /* what an element far from its neighbours takes of host memory */
+#define ROW_BYTES_MIN 256 /* of a copied row; elements of shorter rows are gathered one by one */
+#define LINE_BYTES    64  /* bytes of host memory read for an element far from its neighbours */
 
 /* ---- Pages of host memory ---- */
 
 #define WORKSPACE_PAGE_US 0.8
-/* A page takes six times as long as planned where a virtual machine has to get the memory from its host first.
- */
+/* A page takes six times as long as planned if a virtual machine must first get the memory from its host. */
 #define PAGES_AT_WORST 6
 
 /*
@@ -59,7 +58,7 @@ static double pages_us(const struct op_args *args, const struct op_args *before)
 
 /* ---- Ops ---- */
 
-/* page_factor: how many times longer pages take than expected. */
+/* page_factor: how many times longer than expected pages take. */
 static double op_us(const struct device_info *info, const struct kernel *kernel, const struct op_args *args,
                     const struct op_args *before, double page_factor)
 {
@@ -78,7 +77,7 @@ static double op_us(const struct device_info *info, const struct kernel *kernel,
 	return us + kernel->time_ns(args) * 1e-3;
 }
 
-/* At the worst, since others wait for a part. */
+/* Uses the worst case, because others wait for a part. */
 static double part_ns(const void *info, const struct kernel *kernel, const struct op_args *args)
 {
 	return op_us(info, kernel, args, NULL, PAGES_AT_WORST) * 1e3;
@@ -109,7 +108,7 @@ void estimate_op(const struct planner *p, struct run_op *op, const struct op_arg
 
 /* ---- Transfers ---- */
 
-/* One way. Pinned memory is mapped; what is not is read or written by the CPU. */
+/* Time of one direction. Pinned memory is mapped; the CPU reads or writes other memory. */
 static double transfer_us(const struct device_info *info, const struct stage_copy *copy)
 {
 	const struct layout *l = &copy->layout;

@@ -1,6 +1,6 @@
 #include "plan/layout.h"
 
-/* The axes that take room, finest first; of equal strides the later axis is the finer. */
+/* Sorts the axes that occupy memory, finest first; of equal strides the later axis is the finer. */
 static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
 {
 	uint32_t n = 0;
@@ -19,7 +19,7 @@ static uint32_t sort_axes(const struct view *v, uint32_t axes[KOPS_RANK_MAX])
 	return n;
 }
 
-/* Appends an axis, or lengthens the last one that it continues. */
+/* Appends an axis, or extends the last one if it continues that. */
 static void append_axis(struct layout *layout, uint64_t extent, uint64_t host_stride)
 {
 	uint32_t last = layout->rank - 1;

@@ -15,7 +15,7 @@ void plan_disable(struct planner *p, const struct op *op, unsigned kernel)
 		p->disabled[i] |= (uint64_t)1 << kernel;
 }
 
-/* Kernels ask what device the calling thread is at. */
+/* Kernels query the current device of the calling thread. */
 static void enter(const struct planner *p)
 {
 	if (p->enter)
@@ -54,7 +54,7 @@ unsigned plan_rivals(const struct planner *p, const struct op_args *args, struct
 
 /* ---- Ops ---- */
 
-/* RESIDENT memory belongs to one device. */
+/* Refuses RESIDENT memory of other devices. */
 static int check_owners(const struct planner *p, struct run *run, unsigned i)
 {
 	const struct op_args *args = &run->ops[i].args;
@@ -85,7 +85,7 @@ static const struct run_op *like_before(const struct run *run, unsigned i)
 	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
 		const struct memory *of_op = op->args.views[v].space, *of_before = before->args.views[v].space;
 
-		if (of_op && of_op->owner != of_before->owner) /* absent in both, where it is in one */
+		if (of_op && of_op->owner != of_before->owner) /* absent in both or in neither */
 			return NULL;
 	}
 	return before;
@@ -170,7 +170,7 @@ static int plan_stage(const struct planner *p, struct run *run)
 	return 0;
 }
 
-/* Ops follow each other, so the largest workspace serves all. */
+/* Ops run one after the other, so the largest workspace serves all. */
 static uint64_t workspace_bytes(const struct run *run)
 {
 	uint64_t most = 0;

@@ -20,9 +20,8 @@ struct device_info {
 	uint64_t cache_bytes;  /* the last level of cache; 0: unknown */
 	unsigned depth;        /* runs worth having out at once, */
 	double depth_us;       /* while those out are planned to take no longer than this; */
-	double
-	    crowd_us; /* any number of runs that are planned to take no longer than this may share launches */
-	bool has_trials; /* jobs are worth timing to choose among kernels */
+	double crowd_us;       /* any number, planned to take no longer than this: they may share launches */
+	bool has_trials;       /* jobs are worth timing to choose among kernels */
 
 	/* Added to the times that kernels estimate: for each run, and for each op with elements. */
 	double run_us, op_us;

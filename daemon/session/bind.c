@@ -34,7 +34,7 @@ static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYT
 	return 0;
 }
 
-/* ", strides 1, 4,"; nothing where they follow from the shape. */
+/* Writes ", strides 1, 4,"; nothing if they follow from the shape. */
 static const char *name_strides(const struct view *v, char text[RULES_SHAPE_BYTES + 16])
 {
 	struct view dense = *v;
@@ -68,16 +68,16 @@ static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, in
 		         bytes);
 }
 
-/* The pages that elements over `span` bytes of memory may lie on. */
+/* The most bytes of pages that hold elements spread over `span` bytes of memory. */
 static uint64_t pages_bytes(const struct view *v, uint64_t span)
 {
 	uint64_t pages = span / HOST_PAGE_BYTES + 2, elements = view_elements(v);
 
-	/* An element may lie on two pages only if it begins at one's end, and elements are aligned. */
+	/* An element is on two pages only if it begins at the end of one, and elements are aligned. */
 	return (elements < pages ? elements : pages) * HOST_PAGE_BYTES;
 }
 
-/* All views together touch no more than each for itself, nor than what is between their ends. */
+/* All views together touch no more than the sum of each, and no more than lies between their ends. */
 static void note_reach(struct buffer_use *use, const struct view *v, uint64_t lo, uint64_t hi)
 {
 	uint64_t all;
@@ -101,7 +101,7 @@ static int find_buffer(struct request *r, uint64_t id, struct buffer **ret)
 	return KOPS_E_NOT_FOUND;
 }
 
-/* The job's use of it, begun when there is none. */
+/* The job's use of a buffer; added if there is none. */
 static struct buffer_use *use_of(struct uses *uses, struct buffer *buffer)
 {
 	for (unsigned i = 0; i < uses->n; i++)
@@ -136,14 +136,14 @@ static int bind_view(struct request *r, struct job *job, const Kops__V1__View *m
 	return 0;
 }
 
-/* An accepted output has each element at an address of its own, so as many bytes as the buffer are all its
- * bytes. */
+/* No two elements of an accepted output share an address. So an output with as many bytes as the buffer covers
+ * it. */
 static bool covers_buffer(const struct view *output, const struct buffer *buffer)
 {
 	return view_elements(output) * dtype_size(output->dtype) == buffer->memory.bytes;
 }
 
-/* A read, unless an op before it in the job has filled the buffer. */
+/* Notes a read, unless an earlier op of this job wrote the whole buffer. */
 static void note_read(struct buffer_use *use, const struct view *v)
 {
 	use->reads |= !use->fills && view_elements(v) > 0;
@@ -205,7 +205,7 @@ static int bind_op(struct request *r, struct job *job, unsigned index, const Kop
 	return rc;
 }
 
-/* Puts which op it was in front of the sentence, where there are several. */
+/* Begins the sentence with the op's number, if there are several. */
 static void name_op(struct request *r, unsigned index, unsigned n_ops, const struct op *op)
 {
 	char sentence[WHY_BYTES];
@@ -239,7 +239,7 @@ int bind_ops(struct request *r, const Kops__V1__Submit *submit, struct job *job,
 			name_op(r, i, (unsigned)submit->n_ops, job->ops[i].args.op);
 	}
 	if (rc < 0) {
-		job->uses.n = n_held; /* it does not hold the others yet */
+		job->uses.n = n_held; /* the job does not hold the other buffers yet */
 		return rc;
 	}
 	hold_buffers(job, n_held);

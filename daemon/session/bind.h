@@ -1,5 +1,5 @@
-/* bind.h: from the ops of a Submit to a job's: decoded, bound to buffers of the session, checked by their op.
- */
+/* bind.h: decodes the ops of a Submit into a job's, binds them to buffers of the session, and has each op check
+ * them. */
 #ifndef KOPS_BIND_H
 #define KOPS_BIND_H
 
@@ -7,9 +7,9 @@
 #include "session/verbs.h"
 
 /*
- * Ops [first, end) of the job, which has as many as the message; all before are bound. It holds their buffers.
- * What the wire or an op forbids is refused with its code and a sentence in r->why, which names the op where
- * there are several.
+ * Binds ops [first, end) of the job, which has as many ops as the message; all before must be bound. The job
+ * then holds their buffers. If the wire or an op forbids it: a code, with a sentence in r->why that names the
+ * op if there are several.
  */
 int bind_ops(struct request *r, const Kops__V1__Submit *submit, struct job *job, unsigned first, unsigned end);
 

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* There have to be as many left for others as a user has. */
+/* Checks counts: as many buffers must be left for others as a user has. */
 static int check_counts(struct request *r)
 {
 	const struct session *session = r->session;
@@ -49,7 +49,7 @@ static uint64_t *bytes_with(struct session *session, const struct buffer *buffer
 	return &session->bytes[buffer->device ? ACCOUNT_RESIDENT : ACCOUNT_MAPPED];
 }
 
-/* A look takes 1 to 3 µs. */
+/* A check takes 1 to 3 µs. */
 #define LOOKS_IN_A_STEP 8u
 
 /* If there can be no further steps, this step is the last. */

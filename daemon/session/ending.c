@@ -1,4 +1,4 @@
-/* ending.c: what a session had goes, piece by piece. A client may have left thousands of buffers and jobs. */
+/* ending.c: frees a session's objects step by step. A client may have left thousands of buffers and jobs. */
 #include "dispatch/dispatch.h"
 #include "dispatch/withdraw.h"
 #include "job/buffer.h"
@@ -26,7 +26,7 @@ static bool drop_question(struct session *s)
 	return questions_drop(&s->pings) || questions_drop(&s->stats);
 }
 
-/* Nobody waits for the answer to its Drop any more. */
+/* Forgets a dropped buffer, whose Drop is not answered. */
 static bool forget_drop(struct session *s)
 {
 	struct buffer *b = list_take(&s->dropped, struct buffer, dropped);
@@ -79,7 +79,7 @@ static bool drop_buffer(struct session *s)
 	return b || s->buffers.count;
 }
 
-/* In this order: jobs that end meanwhile are looked up in the maps, and use the ring. */
+/* The order matters: jobs that end meanwhile are looked up in the maps, and use the ring. */
 static bool step(struct errand *errand)
 {
 	struct session *s = of_errand(errand);

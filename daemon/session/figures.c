@@ -28,7 +28,7 @@ bool figures_find(const struct request *r,
 
 /* ---- What runs now ---- */
 
-/* The first that a device was given is the one that it is at. */
+/* A device runs the job that it was given first. */
 static void count(struct usage *usage, const struct job *job)
 {
 	const struct engine_device *d = job_device(job);

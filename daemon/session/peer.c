@@ -14,7 +14,7 @@ static void read_groups(int fd, gid_t own, struct peer *peer)
 {
 	socklen_t bytes = 0;
 
-	getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes); /* fails, and says how much there is */
+	getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes); /* fails, and returns the size */
 	peer->groups = malloc(sizeof *peer->groups + bytes);
 	if (!peer->groups)
 		return;
@@ -49,7 +49,7 @@ void peer_read_name(pid_t pid, char name[PEER_NAME_BYTES])
 
 	name[0] = '\0';
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1; /* 0: it is in another pid namespace */
+	fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1; /* 0: the process is in another pid namespace */
 	if (fd < 0)
 		return;
 	n = read(fd, name, PEER_NAME_BYTES - 1);

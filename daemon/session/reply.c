@@ -46,7 +46,7 @@ void reply_error(struct session *session, uint64_t id, int status, const char *m
 
 	snprintf(text, sizeof text, "%s", message && *message ? message : status_text(status));
 	message_make_text(text);
-	make_printable(text); /* it may quote what another program had its client say */
+	make_printable(text); /* it may quote text that a client got from another program */
 	reply.id = id;
 	reply.status = status;
 	reply.message = text;

@@ -137,8 +137,8 @@ static void answer(struct job *job, int status, const char *why)
 }
 
 /*
- * The planned job becomes the session's under the request's id, and will be answered when it has ended.
- * deadline_us: from now; 0: none.
+ * Adds the planned job to the session under the request's id; it is answered when it ends. deadline_us: from
+ * now; 0: none.
  */
 static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 {
@@ -163,9 +163,9 @@ static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 
 /* ---- Jobs of a message ---- */
 
-/* A job of more ops is made in several steps, for which others should not have to wait. */
+/* A job of more ops is made in steps, so that others need not wait. */
 #define SHORT_OPS 8
-#define STEP_OPS  16 /* that are bound in one */
+#define STEP_OPS  16 /* ops bound in one step */
 
 static bool is_long(const Kops__V1__Submit *submit)
 {
@@ -187,7 +187,7 @@ static int end_making(struct request *r, int rc)
 	return rc;
 }
 
-/* Others have had their turns since the job was begun. */
+/* Checks again, because others had turns since the job was begun. */
 static int finish(struct request *r)
 {
 	int rc = check(r, r->making.submit->device);
@@ -248,7 +248,7 @@ static int begin_job(struct request *r)
 	return 0;
 }
 
-/* The next of its ops. */
+/* Binds the next ops. */
 static int bind_some(struct request *r)
 {
 	struct making *m = &r->making;
@@ -316,7 +316,7 @@ static int unpack_again(struct request *r)
 		r->next = unpack_again;
 		return 0;
 	}
-	if (u->why) { /* it was unpacked before */
+	if (u->why) { /* cannot fail: it was unpacked before */
 		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", u->why);
 		return KOPS_E_FAULT;
 	}

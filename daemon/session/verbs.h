@@ -29,15 +29,14 @@ struct making {
 struct request {
 	struct session *session;
 	uint64_t id, arrived_ns;
-	const char *verb; /* its name */
-	bool by_ring;     /* it came by the ring, where its receipt has a reserved entry */
-	size_t bytes;     /* of its datagram */
-	const Kops__V1__Request
-	    *msg; /* in the arena; freed with the request, or when another message is unpacked */
-	struct received received; /* its descriptor is -1 once taken over */
-	int import_fd;            /* taken over from `received`, to be imported or closed; -1: none */
-	unsigned looks;           /* kept segments to check for room: buffers.h */
-	uint64_t retry_after_us;  /* with KOPS_E_BUSY */
+	const char *verb;             /* its name */
+	bool by_ring;                 /* it came by the ring, where its receipt has a reserved entry */
+	size_t bytes;                 /* of its datagram */
+	const Kops__V1__Request *msg; /* in the arena; freed with the request, or by another unpacking */
+	struct received received;     /* its descriptor is -1 once taken over */
+	int import_fd;                /* taken over from `received`, to be imported or closed; -1: none */
+	unsigned looks;               /* kept segments to check for room: buffers.h */
+	uint64_t retry_after_us;      /* with KOPS_E_BUSY */
 	/* The next step, for the session's next turn. Returns as a handler does. NULL: none. */
 	int (*next)(struct request *r);
 	struct desk *desk; /* held while the request waits for `next` */

@@ -33,7 +33,7 @@ static bool is_in(gid_t group, const gid_t *groups, size_t n)
 	return false;
 }
 
-/* One of them. */
+/* Finds one limit. */
 static uint64_t find_limit(const struct config *config, unsigned limit, uint64_t everybodys, uid_t uid,
                            const gid_t *groups, size_t n_groups)
 {
@@ -88,7 +88,7 @@ void accounts_begin_limits(struct accounts *all)
 	struct account *a;
 
 	list_for_each (a, &all->all, link)
-		a->fresh = (struct user_limits){0}; /* groups may have less than everybody */
+		a->fresh = (struct user_limits){0}; /* so that groups may have less than the default */
 }
 
 void account_note_session(const struct accounts *all, struct account *a, const gid_t *groups, size_t n_groups)
@@ -111,7 +111,7 @@ void accounts_init(struct accounts *all)
 	errands_init(&all->errands, all->turns, &all->kopsd);
 }
 
-/* Behind `before`, NULL: as the first. */
+/* Makes an account after `before`; NULL: as the first. */
 static struct account *account_new(struct accounts *all, uid_t uid, struct account *before)
 {
 	struct account *a = calloc(1, sizeof *a);
@@ -156,7 +156,8 @@ static bool is_ahead(const struct accounts *all, const struct account *a)
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));
 }
 
-/* The one that was left first; NULL: they are few enough, or all ahead. */
+/* The account that lost its last reference first; NULL: there are few enough, or all are ahead of their
+ * share. */
 static struct account *find_forgettable(const struct accounts *all)
 {
 	struct account *oldest = NULL, *a;

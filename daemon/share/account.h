@@ -1,5 +1,5 @@
 /*
- * account.h: what one user (uid) holds, against the limits of the configuration. Loop thread only.
+ * account.h: what one user (uid) holds, and its limits. Loop thread only.
  */
 #ifndef KOPS_ACCOUNT_H
 #define KOPS_ACCOUNT_H

@@ -33,7 +33,7 @@ static void take_signal(void)
 	sigaction(SIGNAL_CLOSE, &action, NULL);
 }
 
-/* Whoever started kopsd may have blocked the signal: then it would interrupt nothing. */
+/* The parent of kopsd may have blocked the signal, which would then interrupt nothing. */
 static void make_timer(void)
 {
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGNAL_CLOSE};
@@ -47,7 +47,7 @@ static void make_timer(void)
 	has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
 }
 
-/* Again and again, since the first may come before the wait. 0: no more. */
+/* Repeats the signal, because the first may come before the wait. 0: stops. */
 static void interrupt_after(long ns)
 {
 	struct itimerspec when = {.it_value.tv_nsec = ns, .it_interval.tv_nsec = ns};
@@ -59,7 +59,7 @@ static void interrupt_after(long ns)
 static void close_soon(int fd)
 {
 	if (!has_timer)
-		make_timer(); /* without one it has to wait */
+		make_timer(); /* without a timer it waits */
 	interrupt_after(PATIENCE_NS);
 	close(fd);
 	interrupt_after(0);
@@ -99,7 +99,7 @@ static void set_held(struct turns *turns, struct turns_user *user, bool held)
 		turns_release(turns, user, TURNS_CLOSING);
 }
 
-/* n more have to be closed, or fewer. */
+/* Adds n to the descriptors yet to be closed; n may be negative. */
 static void count_closings(struct accounts *all, struct account *a, int n)
 {
 	a->n_closing += (unsigned)n;
@@ -109,8 +109,8 @@ static void count_closings(struct accounts *all, struct account *a, int n)
 		set_held(all->turns, all->door, all->closing >= all->closing_max);
 }
 
-/* Hands over what was gathered first. While some of this user is out, that is done only when it is full, and up
- * to closers_each times. */
+/* Hands over the batch that was gathered first. While another of this user is out, that is done only if the
+ * batch is full, and for at most closers_each at once. */
 static void hand_over_gathered(struct account *a)
 {
 	struct closing *c = list_first(&a->closings, struct closing, link);
@@ -148,7 +148,7 @@ static struct closing *closing_new(struct accounts *all, struct account *a)
 	return c;
 }
 
-/* The one to gather in: those before it are full. */
+/* The batch to add to; earlier ones are full. */
 static struct closing *last_closing(struct accounts *all, struct account *a)
 {
 	struct closing *c = list_last(&a->closings, struct closing, link);
@@ -161,7 +161,7 @@ static struct closing *last_closing(struct accounts *all, struct account *a)
 	return c;
 }
 
-/* While some are on their way more are gathered: threads are not woken for each. */
+/* While a batch is out, the next is gathered, so that threads are not woken for each descriptor. */
 void closing_add(struct accounts *all, struct account *a, int fd)
 {
 	struct closing *c = a ? last_closing(all, a) : NULL;

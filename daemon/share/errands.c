@@ -9,7 +9,7 @@ static struct errands *of_place(struct turns_place *place)
 	return container_of(place, struct errands, place);
 }
 
-/* A step of the first, which then is the last. */
+/* Does a step of the first errand, which then becomes the last. */
 static void do_step(struct errands *e)
 {
 	struct errand *errand = list_take(&e->waiting, struct errand, link);
@@ -27,7 +27,7 @@ static bool take(struct turns_place *place)
 	struct errands *e = of_place(place);
 	uint64_t end = e->turns->began_ns + ERRANDS_NS;
 
-	/* There may be none: one that was added in the last turn was done in it. */
+	/* There may be none, if the last turn did one that was added in it. */
 	for (unsigned n = 0; !list_is_empty(&e->waiting) && n < ERRANDS_STEPS; n++) {
 		do_step(e);
 		if (clock_ns() >= end)

@@ -17,7 +17,7 @@
 #include "standard_fds.h"
 
 #define SPAWNER_NAME  "kopsd-receiver"
-#define CONTROL_FD    3 /* of the spawner: from kopsd */
+#define CONTROL_FD    3 /* the spawner's socket to kopsd */
 #define INTERRUPTS_US 1000
 
 /* ---- Receivers ---- */
@@ -28,8 +28,8 @@ static void on_alarm(int number)
 	(void)number;
 }
 
-/* Sockets linger for as long as they were told to (SO_LINGER), unless a signal comes. Again and again, since
- * the first may come before the wait. */
+/* Sockets may linger (SO_LINGER) unless a signal comes. The timer repeats it, because the first may come before
+ * the wait. */
 static void interrupt_waits(bool on)
 {
 	struct itimerval every = {{0, on ? INTERRUPTS_US : 0}, {0, on ? INTERRUPTS_US : 0}};
@@ -74,7 +74,7 @@ static void report_closed(int channel)
 	send_all(channel, &(struct msghdr){.msg_iov = &iov, .msg_iovlen = 1});
 }
 
-/* Without a control buffer the kernel installs none, and lets go of all before this returns. */
+/* Without a control buffer the kernel installs no descriptors, and releases them all before this returns. */
 static int receive_bytes(int sock, uint8_t *data, size_t *ret_len)
 {
 	ssize_t n;
@@ -128,7 +128,7 @@ static void carry_out(int channel, int sock, const struct receive_order *order)
 		report_closed(channel);
 }
 
-/* Blocks until there is one. Returns the bytes; 0: the other side is gone. */
+/* Blocks until a socket arrives. Returns the bytes; 0: the other side is gone. */
 static ssize_t receive_socket(int from, void *data, size_t bytes, int *ret_sock)
 {
 	union {
@@ -189,7 +189,7 @@ static void make_receiver(int channel)
 	pid_t spawner = getpid();
 
 	if (fork() != 0)
-		return; /* where it failed, kopsd sees the channel end */
+		return; /* if it failed, kopsd sees the channel end */
 	end_with(spawner);
 	close(CONTROL_FD);
 	receiver_main(channel);
@@ -205,7 +205,7 @@ void spawner_main(void)
 	char byte;
 	int channel;
 
-	/* It ends when kopsd does, which may take a while after these. */
+	/* It ends when kopsd does, which may be a while after these signals. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
@@ -226,8 +226,8 @@ void spawner_main(void)
 	_exit(0);
 }
 
-/* OpenBLAS starts its threads when it is loaded, and each maps much: here none is needed. NULL: out of memory.
- */
+/* OpenBLAS starts its threads when it is loaded, and each maps much memory; none is needed here. NULL: out of
+ * memory. */
 static char **make_environment(void)
 {
 	static char one_thread[] = "OPENBLAS_NUM_THREADS=1";

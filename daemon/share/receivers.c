@@ -17,9 +17,10 @@
 #include "share/receiver.h"
 #include "share/watch.h"
 
-#define AT_WORK_MAX 8u /* they take some 20 µs */
+#define AT_WORK_MAX 8u /* each takes some 20 µs */
 #define IDLE_MAX    1u
-/* Looks rather than time: after a pause of the whole machine the first one may come before their reports. */
+/* Counts checks rather than time: after a pause of the whole machine, the first check may come before their
+ * reports. */
 #define LOOK_MS       100
 #define LOOKS_CLOSING 10u
 #define LOOKS_AT_WORK 100u
@@ -30,9 +31,9 @@ struct receiver {
 	struct list_link link; /* in receivers.all */
 	struct receivers *all;
 	enum receiver_state state;
-	struct account *account;     /* for whom, with a reference; NULL: IDLE */
-	struct receiving *receiving; /* NULL: nobody waits for its report any more */
-	unsigned looks;              /* at it in this state */
+	struct account *account;     /* its user, with a reference; NULL: IDLE */
+	struct receiving *receiving; /* NULL: nobody waits for its report */
+	unsigned looks;              /* checks in this state */
 	bool is_hung;
 	int fd;
 	uv_poll_t poll;
@@ -45,7 +46,7 @@ static void on_closed(uv_handle_t *handle)
 	free(handle->data);
 }
 
-/* Its process ends, if it can. */
+/* Closes the channel; the process ends, if it can. */
 static void receiver_end(struct receiver *r)
 {
 	list_remove(&r->link);
@@ -75,7 +76,7 @@ static struct receiver *add_receiver(struct receivers *all, int fd)
 	return r;
 }
 
-/* It is not there, or has ended. */
+/* Starts the spawner, which was never started or has ended. */
 static int start_spawner(struct receivers *all)
 {
 	if (all->spawner >= 0) {
@@ -87,7 +88,7 @@ static int start_spawner(struct receivers *all)
 	return spawner_start(&all->spawner, &all->spawner_pid);
 }
 
-/* 0, or KOPS_E_CONNECT where the spawner has ended. */
+/* 0, or KOPS_E_CONNECT if the spawner has ended. */
 static int order_receiver(struct receivers *all, int fd)
 {
 	return all->spawner < 0 ? KOPS_E_CONNECT : message_send(all->spawner, (const uint8_t *)"", 1, &fd, 1);
@@ -103,7 +104,7 @@ static bool have_spawned(struct receivers *all, int fd)
 	return rc == 0;
 }
 
-/* It has what it is sent already while its process starts. NULL: there can be none. */
+/* Makes a receiver. It can be sent orders while its process starts. NULL: it cannot be made. */
 static struct receiver *receiver_new(struct receivers *all)
 {
 	struct receiver *r = NULL;
@@ -145,7 +146,7 @@ static void become_idle(struct receiver *r)
 
 /* ---- Datagrams that wait ---- */
 
-/* It came, or cannot come. */
+/* Ends the wait for a datagram that was received, or cannot be. */
 static void settle_datagram(struct receivers *all, struct receiving *r, int status)
 {
 	list_remove(&r->link);
@@ -223,7 +224,7 @@ static void start_next(struct receivers *all, struct account *a)
 	}
 }
 
-/* By uid, round and round: no user is served twice before another that waits. */
+/* Serves users in rotation by uid: none is served twice before another that waits. */
 static struct account *next_waiting(const struct receivers *all)
 {
 	struct account *first = NULL, *a;
@@ -308,7 +309,7 @@ static void look_for_hung_soon(struct receivers *all, struct receiver *r)
 
 /* ---- What they say ---- */
 
-/* It is at nothing any more, or has ended. */
+/* Call it when the receiver has nothing to do, or has ended. */
 static void leave(struct receiver *r)
 {
 	struct receivers *all = r->all;

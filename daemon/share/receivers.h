@@ -33,7 +33,7 @@ struct received {
 
 /* A datagram with descriptors, received for a session. All zero: there is none. */
 struct receiving {
-	struct list_link link; /* among its user's, until it is ready */
+	struct list_link link; /* in its user's list, until it is ready */
 	struct account *account;
 	int sock;
 	bool is_out;               /* between receivers_take() and receivers_forget() */

@@ -22,8 +22,8 @@ static void queue_unlink(struct sched_queue *q)
 		list_remove(&q->flow->link);
 }
 
-/* Behind a job of its queue that is out only the device keeps a job in order, and only if that one does not
- * pause. */
+/* Returns true if the queue's next job may go to the device. While a job of the queue is out, only its own
+ * device keeps the order, and only if that job does not pause. */
 static bool may_follow(const struct sched_queue *q, unsigned device)
 {
 	return !q->running || (q->running_device == device && !q->running_may_pause);
@@ -52,7 +52,7 @@ static bool queue_goes_first(const struct heap_node *a, const struct heap_node *
 	                      first_of(container_of(b, struct sched_queue, ready)));
 }
 
-/* The job that a flow would have the device run next. */
+/* The job that a flow would run next on the device. */
 static struct sched_job *choice_of(const struct fair_party *party)
 {
 	const struct sched_share *share = container_of(party, struct sched_share, party);
@@ -60,7 +60,7 @@ static struct sched_job *choice_of(const struct fair_party *party)
 	return first_of(container_of(share->ready.first, struct sched_queue, ready));
 }
 
-/* For fair.h: only the flows' own choices compete, so that HIGH counts inside a flow only. */
+/* For fair.h: compares the flows' own choices, so that HIGH counts only within a flow. */
 static bool flow_goes_before(const struct fair_queue *queue, const struct fair_party *a,
                              const struct fair_party *b)
 {
@@ -75,7 +75,7 @@ static bool flow_goes_before(const struct fair_queue *queue, const struct fair_p
 
 /* ---- Queues that can start their first job ---- */
 
-/* Takes q out of the heap, if it is there. Call it before the first job of q, or what may follow, changes. */
+/* Removes q from the heap, if it is there. Call it before q's head or eligibility changes. */
 static void leave_heap(struct sched_queue *q)
 {
 	struct sched_share *share;
@@ -161,7 +161,7 @@ static void take_job_out(struct sched *s, struct sched_job *job)
 	s->devices[job->device].waiting--;
 }
 
-/* A flow that could not run until now, since its jobs were blocked or LOW, has saved up nothing either. */
+/* A flow that could not run, because its jobs were blocked or LOW, has saved nothing up either. */
 static void start_job(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
@@ -191,7 +191,7 @@ struct sched_job *sched_next(struct sched *s, unsigned device,
 	return next;
 }
 
-/* Rounding must leave nothing behind. */
+/* Rounding errors must leave nothing behind. */
 static void shrink(double *backlog_us, double left_us, unsigned load)
 {
 	*backlog_us -= left_us;
@@ -259,11 +259,11 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	sched_progress(s, job, left_us);
 	job->cost_us = left_us;
 	job->took_us = 0;
-	job->seq = s->next_seq++; /* behind the other queues of its flow */
+	job->seq = s->next_seq++; /* after the other queues of its flow */
 	put_first(s, job);
 }
 
-/* By virtual time and priority alone. */
+/* Considers virtual time and priority only. */
 static double yields_after_us(const struct sched_job *started, const struct sched_job *next)
 {
 	const struct sched_flow *f = started->queue->flow;

@@ -69,7 +69,7 @@ struct sched_share {
 };
 
 struct sched_flow {
-	struct list_link link; /* among flows with waiting jobs */
+	struct list_link link; /* in sched.flows, while it has waiting jobs */
 	struct list queues;    /* with waiting jobs */
 	struct sched_share devices[SCHED_DEVICES_MAX];
 };

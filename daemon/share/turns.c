@@ -11,7 +11,7 @@ static struct turns_place *first_of(const struct turns_user *u)
 	return list_first(&u->places, struct turns_place, link);
 }
 
-/* A user that had nothing to read has saved up nothing. */
+/* A user with nothing to read has saved nothing up. */
 static void link_user(struct turns *t, struct turns_user *u)
 {
 	fair_wait(&t->users, &u->party);
@@ -47,7 +47,7 @@ static struct turns_user *user_of(const struct fair_party *party)
 	return container_of(party, struct turns_user, party);
 }
 
-/* Nobody that waits is behind the clock, since the one that has had least moves it. */
+/* No waiting user is behind the clock, because the one that had least moves it. */
 static bool user_goes_first(const struct fair_queue *users, const struct turns_user *u)
 {
 	INVARIANT(u->party.vtime >= users->clock);
@@ -85,8 +85,7 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 	return end;
 }
 
-/* Sessions that wait for long are not watched meanwhile. Each costs a system call, so the rest waits for the
- * next time. */
+/* Stops watching sessions that wait for long. Each costs a system call, so the rest waits for the next time. */
 static void stop_watching(struct turns *t)
 {
 	struct turns_place *p;
@@ -131,7 +130,7 @@ static uint64_t take_turns(struct turns *t, uint64_t began)
 	return now;
 }
 
-/* Being active is all it is for. */
+/* Does nothing: an active handle keeps the loop awake. */
 static void on_idle(uv_idle_t *idle)
 {
 	(void)idle;
@@ -182,7 +181,7 @@ void turns_wait(struct turns *t, struct turns_place *p)
 	if (turns_place_waits(p))
 		return;
 	push(t, p->user, p);
-	if (!t->is_checking) /* which most often gives it its turn */
+	if (!t->is_checking) /* most often on_check() then gives it a turn */
 		uv_idle_start(&t->idle, on_idle);
 	if (!list_has(&p->watched) && !p->unwatched)
 		list_push_first(&t->watched, &p->watched);

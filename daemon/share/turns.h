@@ -42,11 +42,10 @@ struct turns_place;
 struct turns_user;
 
 struct turns {
-	uv_check_t check; /* runs after the loop looked at its sockets */
-	uv_idle_t idle;   /* keeps the loop from sleeping while any user waits */
-	bool is_checking; /* on_check() is running; it decides at its end whether the loop may sleep */
-	struct fair_queue
-	    users; /* users with waiting sessions that are not held; their cost is the loop's time in ns */
+	uv_check_t check;          /* runs after the loop looked at its sockets */
+	uv_idle_t idle;            /* keeps the loop from sleeping while any user waits */
+	bool is_checking;          /* on_check() is running; it decides at its end whether the loop may sleep */
+	struct fair_queue users;   /* with waiting sessions and not held; their cost: ns of the loop */
 	struct list watched;       /* places that began to wait since the last check and are still watched */
 	struct turns_user *taking; /* the user whose turn it is */
 	uint64_t began_ns;         /* when that turn began */

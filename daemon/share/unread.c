@@ -7,7 +7,7 @@
 #include "base/timers.h"
 #include "share/closing.h"
 
-/* At once when the limit is met, which takes some 10 us; by the timer. */
+/* Descriptors checked when the limit is met, which takes some 10 us; and by the timer. */
 #define LOOK_AT_ONCE  64u
 #define LOOK_BY_TIMER 256u
 #define LOOK_FIRST_MS 10u
@@ -54,11 +54,11 @@ static bool is_read(const struct unread *u)
 	return !u->kept && ioctl(u->fd, SIOCOUTQ, &bytes) == 0 && bytes == 0;
 }
 
-/* At the n that were looked at longest ago. False: none was read. */
+/* Checks the n that were checked longest ago. Returns false if none was read. */
 static bool look_for_read(struct unreads *all, unsigned n)
 {
 	bool any = false;
-	struct unread *u, *seen = NULL; /* the first that stays */
+	struct unread *u, *seen = NULL; /* the first that is kept */
 
 	while ((u = first_of(all)) && u != seen && n-- > 0) {
 		if (is_read(u)) {

@@ -11,7 +11,7 @@
 
 /* ---- Room ---- */
 
-/* On the highest number. */
+/* Watches the highest descriptor number. */
 struct highest {
 	uv_poll_t poll;
 	int fd;
@@ -32,7 +32,7 @@ static void on_closed(uv_handle_t *handle)
 	free(highest);
 }
 
-/* A descriptor with the highest number that there can be. */
+/* Returns a descriptor with the highest possible number. */
 static int open_highest(void)
 {
 	struct rlimit limit;

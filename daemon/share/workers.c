@@ -17,7 +17,7 @@
 struct workers {
 	uv_async_t async;
 	pthread_t threads[WORKERS_MAX];
-	unsigned n_threads, n_most; /* there are; there may be */
+	unsigned n_threads, n_most; /* current; largest */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;
@@ -26,7 +26,7 @@ struct workers {
 
 	/* loop thread only */
 	struct sched sched;                /* of one device, number 0: all threads together */
-	struct task *at_work[WORKERS_MAX]; /* that threads or begin_task() have */
+	struct task *at_work[WORKERS_MAX]; /* tasks that threads or begin_task() have */
 	unsigned working;
 };
 
@@ -65,7 +65,7 @@ static void *worker(void *arg)
 	return NULL;
 }
 
-/* 0 or an errno. */
+/* Starts a thread. 0 or an errno. */
 static int start_thread(struct workers *w)
 {
 	pthread_attr_t attributes;
@@ -127,7 +127,7 @@ static bool has_thread(struct workers *w)
 	return w->working < w->n_threads;
 }
 
-/* Only what is under way keeps the loop from ending. */
+/* The handle keeps the loop from ending only while tasks are out. */
 static void dispatch(struct workers *w)
 {
 	struct sched_job *next;

@@ -13,9 +13,9 @@
 
 #define TRACE_ENTRIES 1024u /* a power of 2 */
 
-/* Texts are of kernels and devices, which outlive it. */
+/* Texts belong to kernels and devices, which outlive the entry. */
 struct trace_entry {
-	uint64_t session, job; /* its serial, and the request's id */
+	uint64_t session, job; /* the session's serial, and the request's id */
 	uint64_t ended_ns;
 	const char *device, *op, *kernel; /* of the first op */
 	struct op_shape shape;            /* likewise */
@@ -33,13 +33,13 @@ struct trace {
 	struct trace_entry entries[TRACE_ENTRIES];
 };
 
-/* The place of the next one, to be filled. */
+/* Returns the next entry, to be filled. */
 static inline struct trace_entry *trace_next(struct trace *trace)
 {
 	return &trace->entries[trace->n++ % TRACE_ENTRIES];
 }
 
-/* Number `sequence`, from 1; NULL: it is not there, or not any more. */
+/* Entry number `sequence`, from 1; NULL: it does not exist or was overwritten. */
 static inline const struct trace_entry *trace_at(const struct trace *trace, uint64_t sequence)
 {
 	if (sequence == 0 || sequence > trace->n || trace->n - sequence >= TRACE_ENTRIES)

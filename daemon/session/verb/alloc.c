@@ -1,4 +1,4 @@
-/* verb/alloc.c: Alloc: the daemon makes memory, SHARED or RESIDENT. The answer may come later. */
+/* verb/alloc.c: Alloc: makes memory, SHARED or RESIDENT. The answer may come later. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -40,7 +40,7 @@ static void answer_alloc(struct session *session, uint64_t request, struct buffe
 	reply_error(session, request, rc, unread_why, 0);
 }
 
-/* It is made, or cannot be. */
+/* Called when the buffer is made, or cannot be. */
 static void settled(struct buffer *buffer)
 {
 	struct session *session = buffer->session;

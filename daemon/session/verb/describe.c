@@ -1,4 +1,4 @@
-/* verb/describe.c: Describe: devices, and the kernels that there are. */
+/* verb/describe.c: Describe: lists devices and kernels. */
 #include "session/reply.h"
 #include "session/verbs.h"
 
@@ -23,7 +23,7 @@ static size_t describe_kernels(const struct backend *backend, Kops__V1__Kernel *
 	return used;
 }
 
-/* Kernels once per kind of device. */
+/* Lists the kernels once for each kind of device. */
 static size_t describe_all_kernels(const struct engine *e, Kops__V1__Kernel *kernels)
 {
 	size_t used = 0;

@@ -1,4 +1,4 @@
-/* verb/drop.c: Drop: a buffer is given back. The answer follows when its memory no longer counts. */
+/* verb/drop.c: Drop: releases a buffer. The answer follows when its memory no longer counts. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@
 #include "session/reply.h"
 #include "session/verbs.h"
 
-/* Its memory is given back. */
+/* Called when the buffer's memory is released. */
 static void gone(struct buffer *buffer)
 {
 	struct session *session = buffer->drop_session;

@@ -1,4 +1,4 @@
-/* verb/forget.c: Forget: a prepared job is not needed any more. */
+/* verb/forget.c: Forget: frees a prepared job. */
 #include <inttypes.h>
 #include <stdio.h>
 

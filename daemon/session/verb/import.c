@@ -1,4 +1,4 @@
-/* verb/import.c: Import: memory of the client's becomes a buffer. */
+/* verb/import.c: Import: makes a client's memory a buffer. */
 #include <stdio.h>
 #include <string.h>
 

@@ -64,7 +64,7 @@ static bool is_listed(const struct request *r, const struct list_link *at)
 	return (!before || s->serial < before) && figures_may_see(r->session, s->account->uid);
 }
 
-/* The number of the last session that the page got to; 0: that was all. */
+/* Fills the page. Returns the number of the last session that it got to; 0: that was all. */
 static uint64_t fill(struct page *page, const struct request *r)
 {
 	struct session *asking = r->session, *s;
@@ -101,7 +101,7 @@ static int send_page(struct request *r)
 	return 0;
 }
 
-/* The page begins with the first session that is listed. */
+/* Finds the first session that is listed, where the page begins. */
 static int find_page(struct request *r)
 {
 	if (figures_find(r, is_listed))

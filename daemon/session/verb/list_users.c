@@ -47,7 +47,7 @@ static bool is_listed(const struct request *r, const struct list_link *at)
 	return (!before || a->uid < before) && figures_may_see(r->session, a->uid);
 }
 
-/* The uid of the last user that the page got to; 0: that was all. */
+/* Fills the page. Returns the uid of the last user that it got to; 0: that was all. */
 static uint64_t fill(struct page *page, const struct request *r)
 {
 	struct session *asking = r->session;
@@ -85,7 +85,7 @@ static int send_page(struct request *r)
 	return 0;
 }
 
-/* The page begins with the first user that is listed. */
+/* Finds the first user that is listed, where the page begins. */
 static int find_page(struct request *r)
 {
 	if (figures_find(r, is_listed))

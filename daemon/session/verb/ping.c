@@ -1,10 +1,10 @@
-/* verb/ping.c: Ping: health, by canaries that are fresh. */
+/* verb/ping.c: Ping: reports health, by recent canaries. */
 #include <stdio.h>
 
 #include "session/reply.h"
 #include "session/verbs.h"
 
-/* Fields of proto/kops.proto that are written by hand: to pack a reply was a third of what a Ping took. */
+/* Fields of proto/kops.proto that are written by hand: packing a reply took a third of a Ping's time. */
 #define TAG_REPLY_ID     MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
 #define TAG_REPLY_PONG   MESSAGE_TAG(10, PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
 #define TAG_PONG_DEVICES MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT)
@@ -35,7 +35,7 @@ static void answer_ping(struct session *session, uint64_t id)
 	session_send(session, data, (size_t)(at - data), -1);
 }
 
-/* A device at work is judged by its work; an idle one by a canary that is fresh or has to be. */
+/* A busy device is judged by its work; an idle one needs a recent canary. */
 static bool needs_canary(const struct device *d)
 {
 	return d->runs_out == 0 && device_canary_age_ns(d) > CANARY_FRESH_NS;

@@ -45,7 +45,7 @@ int verb_open_ring(struct request *r)
 	return rc;
 }
 
-/* Not answered, but where it makes no sense. */
+/* Answered only if the session has no ring. */
 int verb_wake(struct request *r)
 {
 	if (!r->session->ring) {

@@ -1,4 +1,4 @@
-/* verb/stats.c: Stats: what the daemon holds and has done. */
+/* verb/stats.c: Stats: reports what the daemon holds and has done. */
 #include "base/clock.h"
 #include "session/reply.h"
 #include "session/verbs.h"

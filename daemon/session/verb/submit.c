@@ -1,4 +1,5 @@
-/* verb/submit.c: Submit: a job is checked, bound to its buffers, planned and queued; or prepared for Run. */
+/* verb/submit.c: Submit: checks a job, binds it to its buffers, plans it and queues it, or prepares it for
+ * Run. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -9,7 +10,7 @@
 
 static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 {
-	if (submit->n_ops < 1) { /* too many are a violation */
+	if (submit->n_ops < 1) { /* too many ops are a violation */
 		snprintf(r->why, sizeof r->why, "the job has no ops; give it 1 to %d", MESSAGE_OPS_MAX);
 		return KOPS_E_INVALID;
 	}
@@ -26,7 +27,7 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 	return 0;
 }
 
-/* Answers with what was planned. */
+/* Answers with the plan, without running the job. */
 static int keep_only(struct request *r)
 {
 	struct job *job = r->making.job;

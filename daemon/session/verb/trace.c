@@ -1,4 +1,4 @@
-/* verb/trace.c: Trace: the latest jobs that were answered. */
+/* verb/trace.c: Trace: lists the latest jobs that were answered. */
 #include "base/clock.h"
 #include "session/figures.h"
 #include "session/reply.h"
