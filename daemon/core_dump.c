@@ -22,7 +22,7 @@ void core_dump_exclude(void *address, uint64_t bytes)
 		madvise(address, bytes, MADV_DONTDUMP);
 }
 
-/* ---- What libraries mapped ---- */
+/* ---- Libraries' mappings ---- */
 
 /* A line of /proc/self/maps: "START-END rw-p OFFSET DEVICE INODE", and a name unless it is anonymous. */
 #define LINE_BYTES 128

@@ -338,7 +338,7 @@ void host_memory_add_file(int64_t bytes)
 		__atomic_add_fetch(&host.bytes.freed, (uint64_t)-bytes, __ATOMIC_RELAXED);
 }
 
-/* ---- The tightest of all ---- */
+/* ---- The tightest limit ---- */
 
 static uint64_t kept_free(const struct limit *limit)
 {

@@ -3,9 +3,8 @@
  *
  * While the loop is awake, it looks at the rings that are awake: those used since it last slept. Before it
  * sleeps, it marks itself asleep in each of them and looks once more. After a run arrives, and after it ends,
- * the loop stays awake for RINGS_LOOK_NS. If there are few CPUs, it does so only after a short run has ended
- * whose client has no other run out, while nobody waits for a turn or for the CPU. Otherwise clients wake the
- * loop.
+ * the loop stays awake for RINGS_LOOK_NS. With few CPUs it does so only after a short run whose client has no
+ * other run out, and only while nobody waits for a turn or for the CPU. Otherwise clients wake the loop.
  *
  * A client can write anything at any time. An invalid position is a violation. A run is taken only if there is
  * a free entry for its receipt. So a client that reads no receipts bounds what it has out.

@@ -48,7 +48,7 @@ device_failed(struct engine *engine, const struct device *device, const char *wh
 	_exit(EXIT_DEVICE_FAILED);
 }
 
-/* ---- Ends that nobody chose ---- */
+/* ---- Crashes ---- */
 
 /*
  * Libraries abort if they lack something at their start; libuv, for example, if it finds no descriptors for its
@@ -350,7 +350,7 @@ static int make_pool(struct server *s, unsigned segments_max, char why[CONFIG_WH
 	return KOPS_E_NOMEM;
 }
 
-/* ---- What jobs are at work ---- */
+/* ---- Marks of running jobs ---- */
 
 /* Finds the folder that is not for users' sockets, among those that systemd made, in any order. Returns its
  * length. */

@@ -19,7 +19,7 @@ enum kops_status {
 	KOPS_E_NOT_FOUND = -7,    /* no such buffer or job */
 	KOPS_E_EXISTS = -8,       /* id already in use */
 	KOPS_E_UNSUPPORTED = -9,  /* no kernel can do this; the sentence names what could */
-	KOPS_E_DEVICE = -10,      /* no such device, or the buffer lives on another one */
+	KOPS_E_DEVICE = -10,      /* no such device, or the buffer is on another one */
 	KOPS_E_NOMEM = -11,       /* out of host or device memory */
 	KOPS_E_QUOTA = -12,       /* over a limit of this user */
 	KOPS_E_BUSY = -13,        /* queue full; kops_job_retry_after_us() says when to try again */

@@ -1,6 +1,6 @@
 /*
- * load.c: settings from four places. Each later one overrides: defaults, files, environment, flags. All of them
- * end in config_assign(), so that a value is checked in one place.
+ * load.c: settings from defaults, files, environment and flags; each later source overrides. All end in
+ * config_assign(), so that one function checks all values.
  */
 #include "config/load.h"
 

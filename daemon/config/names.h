@@ -8,7 +8,7 @@
 #define CONFIG_FLAG_PREFIX     "--"
 #define CONFIG_VARIABLE_PREFIX "KOPSD_"
 
-/* How each place spells a setting's name: max-jobs, KOPSD_MAX_JOBS, --max-jobs. */
+/* How files, environment and flags spell a setting's name: max-jobs, KOPSD_MAX_JOBS, --max-jobs. */
 enum place { PLACE_FILE, PLACE_ENVIRONMENT, PLACE_FLAG };
 
 void config_spell(enum place place, const char *name, char ret[CONFIG_NAME_BYTES]);

@@ -371,7 +371,7 @@ void learned_cancel(struct learned *l, const struct trial *trial)
 	decide(l, e);
 }
 
-/* ---- What is kept over restarts ---- */
+/* ---- Export and import ---- */
 
 uint64_t learned_changes(const struct learned *l)
 {

@@ -5,8 +5,9 @@
  * from a shape's ninth job on, some of its jobs are trials, one at a time. First come three of the kernel that
  * runs the shape anyway. Then come up to three of each kernel that should be nearly as fast, or faster. If one
  * of these was faster, two more of the first follow. Other jobs run the fastest kernel so far. After some
- * thirty jobs the trials end. Every job is computed once, by a kernel that `auto` may take. The device's clock
- * times a trial.
+ * thirty jobs the trials end.
+ *
+ * Every job is computed once, by a kernel that `auto` may take. The device's clock times a trial.
  *
  * A shape is all that a kernel's speed depends on: op, types, precision, extents, strides, alignment of lines,
  * kind of memory, and whether the op is alone in its job or one of several equal ones. Some kernels begin

@@ -3,10 +3,11 @@
  *
  * A job may take the daemon down, by using all memory or by a fault of a device. Clients then send it again,
  * because it was not answered. So each job is marked while a device has it, by its user and its shape: ops,
- * kernels, types, extents and strides. Marks found at a start are of jobs that ran at the last death. After one
- * death such a job is a suspect and runs alone, so that no innocent job runs at the next death. After two
- * deaths it is refused. A mark is removed when such a job ends, at an orderly stop, and an hour after the last
- * death.
+ * kernels, types, extents and strides.
+ *
+ * Marks found at a start are of jobs that ran at the last death. After one death such a job is a suspect and
+ * runs alone, so that no innocent job runs at the next death. After two deaths it is refused. A mark is removed
+ * when such a job ends, at an orderly stop, and an hour after the last death.
  *
  * The file is mapped, so a mark costs a few stores. Losing it when the machine crashes does no harm.
  */

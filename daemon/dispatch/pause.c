@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Later pauses need not be requested. */
+/* Pauses later than this are not requested. */
 #define MAX_AFTER_US 1e12
 
 /* Returns true if another device has jobs waiting, which a suspect that runs alone holds up. */

@@ -18,7 +18,7 @@ static uint64_t now_ms(void)
 	return clock_ns() / 1000000;
 }
 
-/* ---- One ---- */
+/* ---- One segment ---- */
 
 /* Returns true if anybody else has the file open or mapped; false if the kernel cannot tell. */
 static bool is_held(const struct segment *s)
@@ -79,14 +79,14 @@ static bool look_step(struct errand *errand)
 static void look_at_all(struct account *a)
 {
 	a->kept.left = a->kept.n;
-	a->kept.due_ms = UINT64_MAX; /* until the last check */
+	a->kept.due_ms = UINT64_MAX; /* until look_step() has checked all */
 	if (a->kept.look.step)
 		return;
 	account_ref(a);
 	errands_add(&a->errands, &a->kept.look, look_step);
 }
 
-/* ---- When ---- */
+/* ---- The timer ---- */
 
 static void on_timer(uv_timer_t *timer)
 {

@@ -134,7 +134,7 @@ static int plan_on_device(struct job *job, struct planning *p)
 	return PLAN_GOES_ON;
 }
 
-/* Drops both wishes once used: one lies in the request's arena, the other in a table that changes. */
+/* Clears what planning has used: `pinned` lies in the request's arena, `preferred` in a table that changes. */
 static void forget_wishes(struct job *job)
 {
 	for (unsigned i = 0; i < job->run.n_ops; i++) {

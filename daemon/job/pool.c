@@ -122,8 +122,8 @@ static int reopen(int fd)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-/* Uses a reopened file, so that the lease counts no other opens. If somebody opens the file during the check,
- * the signal is SIGURG, which is ignored; SIGIO would end the process. */
+/* Makes the file and reopens it, so that the lease counts no other opens. If somebody opens the file during a
+ * check, the signal is SIGURG, which is ignored; SIGIO would end the process. */
 static int begin_file(struct segment *s)
 {
 	int made, rc = host_memory_claim(s->bytes, s->why, sizeof s->why);

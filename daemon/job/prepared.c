@@ -14,7 +14,7 @@
 #define TRIM_BYTES (1u << 20)
 #define ROOM_STEPS 32u /* jobs dropped to make room for one */
 
-/* ---- Those that are READY, by last use ---- */
+/* ---- READY jobs, by last use ---- */
 
 static struct prepared *oldest_of(const struct account *a)
 {

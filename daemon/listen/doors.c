@@ -349,7 +349,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 		turns_wait(&door->all->sessions->turns, &door->place);
 }
 
-/* ---- All of them ---- */
+/* ---- All doors ---- */
 
 static void door_init(struct doors *all, struct door *door)
 {

@@ -74,7 +74,7 @@ static int check_owners(const struct planner *p, struct run *run, unsigned i)
 }
 
 /* The previous op, if its plan holds for op i: the ops differ only in the addresses of operands, in memory of
- * the same owner. NULL: plan op i anew. */
+ * the same owner. NULL: plan op i itself. */
 static const struct run_op *like_before(const struct run *run, unsigned i)
 {
 	const struct run_op *op = &run->ops[i], *before = op - 1;

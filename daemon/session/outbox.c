@@ -19,7 +19,7 @@ void outbox_init(struct outbox *box)
 	box->unread = NULL;
 }
 
-/* ---- Replies that wait ---- */
+/* ---- Waiting replies ---- */
 
 /* Makes a reply with a duplicate of the descriptor. */
 static struct outbox_reply *reply_new(const uint8_t *data, size_t bytes, int fd, int *ret_rc)

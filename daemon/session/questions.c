@@ -70,7 +70,7 @@ void questions_leave(struct questions *q)
 	q->askers = NULL;
 }
 
-/* ---- All of them ---- */
+/* ---- All requests ---- */
 
 static bool hand_out_step(struct errand *errand)
 {

@@ -128,7 +128,7 @@ static void reply(const struct job *job, int status, const char *why)
 		reply_error(job->session, job->id, status, why, 0);
 }
 
-/* Called when a job ends whose session is still there. */
+/* Called when a job ends and its session still exists. */
 static void answer(struct job *job, int status, const char *why)
 {
 	reply(job, status, why);

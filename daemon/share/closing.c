@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- One: a signal ends its waiting ---- */
+/* ---- One close, interrupted by a signal ---- */
 
 #define SIGNAL_CLOSE SIGUSR2
 #define PATIENCE_NS  1000000

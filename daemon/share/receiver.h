@@ -1,5 +1,5 @@
 /*
- * receiver.h: a process that receives descriptors in kopsd's place, and the messages between it and the loop.
+ * receiver.h: a process that receives descriptors for kopsd, and the messages between it and the loop.
  *
  * Closing a descriptor calls the file's flush, even if other processes have the file open. A file system of the
  * sender's own (FUSE) may never answer that, and no signal ends the wait. The process could not be killed, and

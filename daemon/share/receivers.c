@@ -39,7 +39,7 @@ struct receiver {
 	uv_poll_t poll;
 };
 
-/* ---- The list of them ---- */
+/* ---- The list of receivers ---- */
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -144,7 +144,7 @@ static void become_idle(struct receiver *r)
 		receiver_end(r);
 }
 
-/* ---- Datagrams that wait ---- */
+/* ---- Waiting datagrams ---- */
 
 /* Ends the wait for a datagram that was received, or cannot be. */
 static void settle_datagram(struct receivers *all, struct receiving *r, int status)
@@ -156,7 +156,7 @@ static void settle_datagram(struct receivers *all, struct receiving *r, int stat
 	all->ready(r);
 }
 
-/* ---- Whose turn it is ---- */
+/* ---- The next user ---- */
 
 static void look_for_hung_soon(struct receivers *all, struct receiver *r);
 
@@ -256,7 +256,7 @@ static void start_waiting(struct receivers *all)
 	}
 }
 
-/* ---- Those that hang ---- */
+/* ---- Receivers that hang ---- */
 
 static void abandon(struct receiver *r)
 {
@@ -307,7 +307,7 @@ static void look_for_hung_soon(struct receivers *all, struct receiver *r)
 		timers_start(&all->timer, look_for_hung, LOOK_MS, LOOK_MS);
 }
 
-/* ---- What they say ---- */
+/* ---- Reports ---- */
 
 /* Call it when the receiver has nothing to do, or has ended. */
 static void leave(struct receiver *r)

@@ -1,7 +1,7 @@
 /*
  * watch.h: watches descriptors by libuv, in ways that cannot abort.
  *
- * libuv aborts the process in two places that clients could make it reach (in 1.44.2, and up to 1.51):
+ * Clients could make libuv abort the process by two calls (in 1.44.2, and up to 1.51):
  *
  * - A loop has a table with an entry for each descriptor number. uv_poll_start() enlarges it if the number
  *   needs that, and aborts if realloc() fails (maybe_resize() in src/unix/core.c). The table never shrinks. So

@@ -1,5 +1,5 @@
 /*
- * trace.h: the latest jobs that were answered, of all users: a ring that overwrites the oldest. Loop thread
+ * trace.h: the latest jobs that were answered, of all users. New entries overwrite the oldest. Loop thread
  * only.
  */
 #ifndef KOPS_TRACE_H
