@@ -559,8 +559,7 @@ static int check_claims(uint64_t mine, uint64_t beyond, char *why, size_t why_by
 
 	if (holds(&last, &look) && fits(&last, &look, beyond))
 		return 0;
-	if (holds(&last, &look) && mine == 0 &&
-	    cannot_fit(&last, &look, beyond)) /* else `last` may include mine */
+	if (holds(&last, &look) && mine == 0 && cannot_fit(&last, &look, beyond)) /* `last` may include mine */
 		return refuse_bytes(&last, mine, beyond, why, why_bytes);
 	if (!read_tightest(&host, &look.tightest, &look.promised))
 		return 0; /* unknown */

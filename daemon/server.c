@@ -28,7 +28,7 @@
 #define RECEIVERS_HUNG_MAX  256
 #define CLOSERS_NS          500000000u
 #define CPUS_PER_ZEROER     2
-#define CPUS_PER_CLOSER     4  /* for each closer of one user, who must not have all */
+#define CPUS_PER_CLOSER     4  /* a user may have one closer per this many CPUs */
 #define EXIT_DEVICE_FAILED  70 /* EX_SOFTWARE: the supervisor starts a new process */
 
 static struct server *of_engine(struct engine *engine)

@@ -334,10 +334,8 @@ static bool take_connection(struct turns_place *place)
 	return false;
 }
 
-/*
- * libuv does not support SOCK_SEQPACKET, so this uses uv_poll_t and system calls. While the door waits for its
- * turn, the socket is not watched.
- */
+/* libuv does not support SOCK_SEQPACKET, so this uses uv_poll_t and system calls. While the door waits for its
+ * turn, the socket is not watched. */
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	struct door *door = poll->data;
