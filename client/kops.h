@@ -702,9 +702,9 @@ typedef struct kops_op_receipt {
 typedef struct kops_receipt {
 	const char *device;
 	double queue_us;    /* arrival to start */
-	double upload_us;   /* host to device */
-	double compute_us;  /* all ops */
-	double download_us; /* device to host */
+	double upload_us;   /* host to device, before computing begins */
+	double compute_us;  /* all ops, and transfers meanwhile */
+	double download_us; /* device to host, after computing ends */
 	double total_us;    /* arrival at the daemon to completion */
 	size_t n_ops;
 	bool prepared; /* the daemon keeps the job, so its next run is not sent, checked or planned again */

@@ -432,16 +432,23 @@ bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
 /* ---- part.c ---- */
 
 /*
- * How an op is cut: into blocks of `chunk` indices along part_axes[axis], and each block into n_steps parts of
- * step_chunk steps. The last block and the last part may be smaller. chunk 0: one block. n_steps 1: a block is
- * a part.
+ * How an op is cut: its part_axes into a grid of tiles, and each tile into n_steps parts of step_chunk steps.
+ * The last tile along an axis and the last step may be smaller. n_steps 1: a tile is a part.
+ *
+ * A cut that grows has other tiles. The first has the first chunk of each axis. Each further tile adds a chunk
+ * of one axis, with as much of the other axes as there was before. So a part needs few elements that no part
+ * before it has used: those of the next parts can be uploaded while it is computed.
  */
-#define CUT_STEPS (-1)
+#define PART_AXES_MAX 4
 struct op_cut {
-	uint32_t n_parts, n_steps; /* n_parts: of all blocks */
-	int axis;
-	uint64_t chunk, step_chunk;
-	uint64_t carried_bytes; /* most bytes that a part hands on to the next of its block */
+	uint32_t n_parts, n_steps; /* n_parts: of all tiles */
+	bool grows;
+	struct {
+		uint32_t n; /* 0 or 1: tiles have all of the axis */
+		uint64_t chunk;
+	} axes[PART_AXES_MAX];
+	uint64_t step_chunk;
+	uint64_t carried_bytes; /* most bytes that a part hands on to the next of its tile */
 	double share;           /* estimated time of the longest part, as a share of the time of all */
 };
 
@@ -450,8 +457,19 @@ struct op_cut {
  * parameters. The caller sets args->carried if cut->carried_bytes is not 0 and data is known.
  */
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
-/* Makes the block that part i belongs to. */
-void op_block(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
+/* Makes the tile that part i belongs to. */
+void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
+
+#define GROWING_PARTS_MAX 64
+/*
+ * Cuts checked args into about `wanted` parts that grow. Each has about as many bytes of inputs that are new,
+ * where skew is 1; more than that: the first axis is cut into more chunks, and others into fewer. Returns false
+ * if no axis can be cut.
+ */
+bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, struct op_cut *ret);
+/* Of a cut that grows. Returns bit v if part i has elements of view v that no part before it has. Then all of
+ * the part's elements of v are new. */
+unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i);
 
 struct part_limits {
 	/* Returns the whole time of an op or a part. on: the next member. */

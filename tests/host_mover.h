@@ -6,14 +6,14 @@
 
 #include "plan/stage.h"
 
-/* Returns the offset of element i of the image in host memory. */
-static inline uint64_t host_offset(const struct layout *l, uint64_t i)
+/* Returns the offset of element i, by these strides. */
+static inline uint64_t host_offset(const struct layout *l, const uint64_t strides[KOPS_RANK_MAX], uint64_t i)
 {
 	uint64_t at = 0;
 
 	for (uint32_t d = 0; d < l->rank; i /= l->extent[d++])
-		at += i % l->extent[d] * l->host_stride[d];
-	return l->lowest + at * l->element;
+		at += i % l->extent[d] * strides[d];
+	return at * l->element;
 }
 
 static inline int host_upload(const struct layout *l, const void *host, bool pinned, void *image,
@@ -22,7 +22,8 @@ static inline int host_upload(const struct layout *l, const void *host, bool pin
 	(void)pinned;
 	(void)stream;
 	for (uint64_t i = 0; i < l->bytes / l->element; i++)
-		memcpy((char *)image + i * l->element, (const char *)host + host_offset(l, i), l->element);
+		memcpy((char *)image + host_offset(l, l->image_stride, i),
+		       (const char *)host + l->lowest + host_offset(l, l->host_stride, i), l->element);
 	return 0;
 }
 
@@ -32,7 +33,8 @@ static inline int host_download(const struct layout *l, void *host, bool pinned,
 	(void)pinned;
 	(void)stream;
 	for (uint64_t i = 0; i < l->bytes / l->element; i++)
-		memcpy((char *)host + host_offset(l, i), (const char *)image + i * l->element, l->element);
+		memcpy((char *)host + l->lowest + host_offset(l, l->host_stride, i),
+		       (const char *)image + host_offset(l, l->image_stride, i), l->element);
 	return 0;
 }
 
@@ -42,6 +44,14 @@ static inline int host_settle(struct stream *stream)
 	return 0;
 }
 
-static const struct stage_mover host_mover = {host_upload, host_download, host_settle};
+static inline int host_follow(struct stream *before, struct stream *after, void *mark)
+{
+	(void)before;
+	(void)after;
+	(void)mark;
+	return 0;
+}
+
+static const struct stage_mover host_mover = {host_upload, host_download, host_settle, host_follow};
 
 #endif

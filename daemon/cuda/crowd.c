@@ -54,7 +54,7 @@ bool cuda_crowd_join(struct backend_device *dev, struct run *run)
 	cuda_out_begin(out, run, false);
 	out->stage = run->planned;
 	cuda_lane_use(crowd->lane, out->stage);
-	stage_begin_op(out->stage, 0, &crowd->args[crowd->n]); /* enqueues nothing: all is in its place */
+	stage_begin_part(out->stage, 0, 0, &crowd->args[crowd->n]); /* enqueues nothing: all is in its place */
 	crowd->outs[crowd->n++] = out;
 	return true;
 }

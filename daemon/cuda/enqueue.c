@@ -26,7 +26,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 
 	if (op_is_empty(&op->args))
 		return 0;
-	rc = stage_begin_op(out->stage, i, &args);
+	rc = stage_begin_part(out->stage, i, part, &args);
 	if (rc < 0)
 		return rc;
 	args.carried = (char *)launch.workspace + launch.workspace_bytes;
@@ -37,8 +37,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 	nvtxRangePop();
 	if (rc < 0)
 		return cuda_not_started(out->run, i, rc);
-	stage_end_op(out->stage, i);
-	return 0;
+	return stage_end_part(out->stage, i, part);
 }
 
 /* A slice: parts that are planned to take no longer than PART_US together, one at least. */
@@ -93,8 +92,8 @@ static int lay_out(struct backend_device *dev, struct lane *lane, struct out *ou
 	return cuda_get_scratch(dev, lane, out, !run_is_one_slice(out->run));
 }
 
-/* A slice: transfers and kernels. The end of a graph notes its last moment itself. */
-static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
+/* Transfers and kernels of a slice. The end of a graph notes its last moment itself. */
+static int enqueue_work(struct lane *lane, struct out *out, bool begins, bool recording)
 {
 	bool moves = stage_moves(out->stage);
 	int rc;
@@ -110,10 +109,20 @@ static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool r
 		return rc;
 	if (moves || !recording)
 		note(lane, out, RUN_COMPUTED);
-	rc = run_is_through(out->run) ? stage_download_all(out->stage) : 0;
-	if (moves && !recording)
+	return run_is_through(out->run) ? stage_download_all(out->stage) : 0;
+}
+
+/* Whatever has failed, nothing is left on other streams that the lane does not wait for. */
+static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool recording)
+{
+	int rc = stage_begin_slice(out->stage), rc_end;
+
+	if (rc == 0)
+		rc = enqueue_work(lane, out, begins, recording);
+	rc_end = stage_end_slice(out->stage);
+	if (stage_moves(out->stage) && !recording)
 		note(lane, out, RUN_DOWNLOADED);
-	return rc;
+	return rc < 0 ? rc : rc_end;
 }
 
 static bool is_for_graph(const struct out *out)

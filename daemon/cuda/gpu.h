@@ -67,7 +67,9 @@ struct lane_words {
 
 struct lane {
 	cudaStream_t stream;
-	cudaStream_t waker; /* carries the host calls of notify(), so that they do not hold up the stream */
+	cudaStream_t up, down; /* transfers of streamed runs (stage.h) */
+	cudaEvent_t mark;      /* by which these three wait for each other */
+	cudaStream_t waker;    /* carries the host calls of notify(), so that they do not hold up the stream */
 	cublasHandle_t cublas;
 	void *cublas_workspace;
 	void *scratch;

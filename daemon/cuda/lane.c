@@ -123,6 +123,9 @@ void cuda_lane_use(const struct lane *lane, struct stage *stage)
 {
 	stage->mover = &cuda_mover;
 	stage->stream = (struct stream *)lane->stream;
+	stage->up = (struct stream *)lane->up;
+	stage->down = (struct stream *)lane->down;
+	stage->mark = lane->mark;
 	stage->others_out = lane->n_out > 0;
 }
 

@@ -209,6 +209,12 @@ static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDe
 	*lane->words = (struct lane_words){0};
 	if (error == cudaSuccess)
 		error = cudaStreamCreateWithFlags(&lane->waker, cudaStreamNonBlocking);
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithFlags(&lane->up, cudaStreamNonBlocking);
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithFlags(&lane->down, cudaStreamNonBlocking);
+	if (error == cudaSuccess)
+		error = cudaEventCreateWithFlags(&lane->mark, cudaEventDisableTiming);
 	if (error != cudaSuccess)
 		return cuda_failed(error, "no CUDA stream", why);
 	return open_cublas(lane, prop, why);
@@ -242,14 +248,23 @@ static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
 	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
 }
 
+static void close_stream(cudaStream_t stream)
+{
+	if (!stream)
+		return;
+	cudaStreamSynchronize(stream);
+	cudaStreamDestroy(stream);
+}
+
 static void close_lane(struct lane *lane)
 {
 	if (lane->stream)
 		cudaStreamSynchronize(lane->stream);
-	if (lane->waker) {
-		cudaStreamSynchronize(lane->waker);
-		cudaStreamDestroy(lane->waker);
-	}
+	close_stream(lane->waker);
+	close_stream(lane->up);
+	close_stream(lane->down);
+	if (lane->mark)
+		cudaEventDestroy(lane->mark);
 	if (lane->cublas)
 		cublasDestroy(lane->cublas);
 	cudaFree(lane->cublas_workspace);

@@ -40,7 +40,7 @@ int cuda_together_launch(struct lane *lane, struct out *out, unsigned n)
 	int rc;
 
 	for (; alike < n; alike++) {
-		rc = stage_begin_op(out->stage, first + alike, &args[alike]);
+		rc = stage_begin_part(out->stage, first + alike, 0, &args[alike]);
 		if (rc < 0)
 			return rc;
 		if (!op_args_alike(&args[alike], &args[0]))
@@ -50,8 +50,8 @@ int cuda_together_launch(struct lane *lane, struct out *out, unsigned n)
 	rc = alike > 1 ? kernel->launch_together(pointers, alike, &launch) : kernel->launch(&args[0], &launch);
 	if (rc < 0)
 		return cuda_not_started(run, first, rc);
-	for (unsigned i = 0; i < alike; i++)
-		stage_end_op(out->stage, first + i);
+	for (unsigned i = 0; i < alike && rc == 0; i++)
+		rc = stage_end_part(out->stage, first + i, 0);
 	run->next_op += alike;
-	return 0;
+	return rc;
 }

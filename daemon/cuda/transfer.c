@@ -12,20 +12,21 @@
 
 /* A transfer as pitched copies: `calls` of `height` rows each. */
 struct pitched {
-	uint64_t row_bytes, height, pitch, calls;
+	uint64_t row_bytes, height, host_pitch, image_pitch, calls;
 	uint32_t outer; /* first axis that calls are looped over */
 };
 
 static struct pitched pitched_of(const struct layout *l)
 {
-	uint32_t next = l->rank > 0 && l->host_stride[0] == 1;
+	uint32_t next = l->rank > 0 && l->host_stride[0] == 1 && l->image_stride[0] == 1;
 	struct pitched p = {
 	    .row_bytes = next ? l->extent[0] * l->element : l->element, .height = 1, .calls = 1};
 
-	p.pitch = p.row_bytes;
+	p.host_pitch = p.image_pitch = p.row_bytes;
 	if (next < l->rank) {
 		p.height = l->extent[next];
-		p.pitch = l->host_stride[next] * l->element;
+		p.host_pitch = l->host_stride[next] * l->element;
+		p.image_pitch = l->image_stride[next] * l->element;
 	}
 	p.outer = next + 1;
 	for (uint32_t d = p.outer; d < l->rank; d++)
@@ -33,9 +34,14 @@ static struct pitched pitched_of(const struct layout *l)
 	return p;
 }
 
+static bool suits_pitch(const struct pitched *p, uint64_t pitch)
+{
+	return pitch >= p->row_bytes && (p->height == 1 || pitch <= PITCH_MAX);
+}
+
 static bool suits_copy_engine(const struct pitched *p)
 {
-	if (p->calls > CALLS_MAX || p->pitch < p->row_bytes || (p->height > 1 && p->pitch > PITCH_MAX))
+	if (p->calls > CALLS_MAX || !suits_pitch(p, p->host_pitch) || !suits_pitch(p, p->image_pitch))
 		return false;
 	return p->row_bytes >= ROW_BYTES_MIN || p->height * p->calls <= CALLS_MAX;
 }
@@ -44,25 +50,27 @@ static void copy_rows(const struct pitched *p, char *host, char *image, bool up,
 {
 	enum cudaMemcpyKind kind = up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
 	char *to = up ? image : host, *from = up ? host : image;
+	uint64_t to_pitch = up ? p->image_pitch : p->host_pitch,
+	         from_pitch = up ? p->host_pitch : p->image_pitch;
 
 	if (p->height == 1)
 		cudaMemcpyAsync(to, from, p->row_bytes, kind, stream);
 	else
-		cudaMemcpy2DAsync(to, up ? p->row_bytes : p->pitch, from, up ? p->pitch : p->row_bytes,
-		                  p->row_bytes, p->height, kind, stream);
+		cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, p->row_bytes, p->height, kind, stream);
 }
 
 static int by_copy_engine(const struct layout *l, const struct pitched *p, char *host, char *image, bool up,
                           cudaStream_t stream)
 {
 	for (uint64_t call = 0; call < p->calls; call++) {
-		uint64_t rest = call, at = 0;
+		uint64_t rest = call, host_at = 0, image_at = 0;
 
 		for (uint32_t d = p->outer; d < l->rank; d++) {
-			at += rest % l->extent[d] * l->host_stride[d];
+			host_at += rest % l->extent[d] * l->host_stride[d];
+			image_at += rest % l->extent[d] * l->image_stride[d];
 			rest /= l->extent[d];
 		}
-		copy_rows(p, host + at * l->element, image + call * p->height * p->row_bytes, up, stream);
+		copy_rows(p, host + host_at * l->element, image + image_at * l->element, up, stream);
 	}
 	return cuda_launch_status();
 }
@@ -71,13 +79,15 @@ static int by_kernel(const struct layout *l, char *host, char *image, bool up, c
 {
 	struct view outside = {.data = host, .dtype = l->dtype, .rank = l->rank}, inside;
 
-	for (uint32_t d = 0; d < l->rank; d++) {
-		outside.shape[l->rank - 1 - d] = l->extent[d];
-		outside.strides[l->rank - 1 - d] = (int64_t)l->host_stride[d];
-	}
 	inside = outside;
 	inside.data = image;
-	view_make_dense(&inside);
+	for (uint32_t d = 0; d < l->rank; d++) {
+		uint32_t axis = l->rank - 1 - d;
+
+		outside.shape[axis] = inside.shape[axis] = l->extent[d];
+		outside.strides[axis] = (int64_t)l->host_stride[d];
+		inside.strides[axis] = (int64_t)l->image_stride[d];
+	}
 	return up ? cuda_copy_strided(&outside, &inside, stream) : cuda_copy_strided(&inside, &outside, stream);
 }
 
@@ -184,4 +194,14 @@ static int settle(struct stream *stream)
 	return cudaStreamSynchronize((cudaStream_t)stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
 }
 
-const struct stage_mover cuda_mover = {upload, download, settle};
+static int follow(struct stream *before, struct stream *after, void *mark)
+{
+	cudaEvent_t event = mark;
+	cudaError_t error = cudaEventRecord(event, (cudaStream_t)before);
+
+	if (error == cudaSuccess)
+		error = cudaStreamWaitEvent((cudaStream_t)after, event, 0);
+	return error == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+const struct stage_mover cuda_mover = {upload, download, settle, follow};

@@ -83,14 +83,14 @@ static bool may_have_company(const struct planner *p, const struct run_op *op)
 	return p->info.crowd_us > 0 && !op->preferred && !*op->pinned && bytes <= COMPANY_BYTES_MAX;
 }
 
-int choose_kernel(const struct planner *p, struct run_op *op, const struct op_args *args)
+int choose_kernel(const struct planner *p, struct run_op *op, const struct op_args *args, bool may_stream)
 {
 	const struct kernel_list *list = p->kernels(op->args.op);
 	uint64_t disabled = p->disabled[op_index(op->args.op)];
 	struct preference preference = {0};
 	int rc;
 
-	if (p->info.link_rate > 0)
+	if (p->info.link_rate > 0 && !may_stream)
 		prefer_in_place(list, &op->args, &preference);
 	rc = kernel_choose(list, args, op->pinned, op->preferred ? op->preferred : &preference, disabled,
 	                   &op->kernel, op->why);

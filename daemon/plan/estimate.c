@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "common/rules.h"
 #include "host_memory.h"
 
 #define ROW_BYTES_MIN 256 /* of a copied row; elements of shorter rows are gathered one by one */
@@ -128,8 +129,141 @@ double estimate_transfers(const struct planner *p, const struct stage *stage)
 {
 	double us = 0;
 
+	if (stage->run->n_ops == 1 && stage->run->ops[0].cut.grows)
+		return 0; /* the op's time has them in it */
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		us += (stage->copies[c].is_read + stage->copies[c].is_written) *
 		      transfer_us(&p->info, &stage->copies[c]);
 	return us;
+}
+
+/* ---- Streamed runs ---- */
+
+#define STREAM_PART_US 20.0 /* of the host, which enqueues a part's transfers, waits and kernel */
+#define LINK_CALL_US   6.0  /* between two transfers */
+#define BOTH_WAYS      0.93 /* of the link's rate, where uploads meet downloads */
+#define GAIN           0.95 /* of the time in one piece, if that is to be left */
+
+/* Returns the bytes of operands in host memory; 0 if some of them are not pinned, and *ret_largest of one. */
+static double pinned_bytes(const struct op_args *args, double *ret_largest)
+{
+	double bytes = 0;
+
+	*ret_largest = 0;
+
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		const struct memory *m = args->views[v].space;
+
+		if (!m || m->owner)
+			continue;
+		if (__atomic_load_n(&m->pin, __ATOMIC_ACQUIRE) != MEMORY_PINNED)
+			return 0;
+		bytes += rules_bytes(&args->views[v]);
+		*ret_largest = fmax(*ret_largest, rules_bytes(&args->views[v]));
+	}
+	return bytes;
+}
+
+bool estimate_may_stream(const struct planner *p, const struct op_args *args)
+{
+	double largest, bytes = p->info.link_rate > 0 ? pinned_bytes(args, &largest) : 0;
+
+	return bytes > 0 && bytes >= (double)p->info.stream_min_bytes && !op_is_empty(args) &&
+	       largest > (double)stage_direct_max_bytes(args, &p->info.direct);
+}
+
+static double view_transfer_us(const struct planner *p, const struct view *v)
+{
+	double bytes = rules_bytes(v), rows;
+	struct layout l;
+
+	layout_of(v, &l);
+	rows = l.rank == 0 ? 1 : bytes / l.element / (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
+	return bytes / (BOTH_WAYS * p->info.link_rate) + rows * p->info.link_row_us;
+}
+
+/* Returns us to upload what is new in a part, or to download what it writes. */
+static double part_transfer_us(const struct planner *p, const struct op_args *part, unsigned news, bool up)
+{
+	double us = LINK_CALL_US;
+
+	for (unsigned v = 0; v < part->op->n_operands; v++) {
+		const struct memory *m = part->views[v].space;
+
+		if (m && !m->owner && news >> v & 1 && (up ? op_reads(part, v) : op_is_output(part->op, v)))
+			us += view_transfer_us(p, &part->views[v]);
+	}
+	return us;
+}
+
+/*
+ * Returns us from the first upload to the last download: each part waits for its upload, and its download for
+ * it. args: as the kernel sees them.
+ */
+static double streamed_us(const struct planner *p, const struct run_op *op, const struct op_args *args,
+                          const struct op_cut *cut, double *ret_longest_us)
+{
+	double up = 0, compute = 0, down = 0;
+
+	*ret_longest_us = 0;
+	for (uint32_t i = 0; i < cut->n_parts; i++) {
+		unsigned news = op_part_news(&op->args, cut, i);
+		double before = fmax(compute, down);
+		struct op_args host, staged;
+
+		op_part(&op->args, cut, i, &host);
+		op_part(args, cut, i, &staged);
+		up += part_transfer_us(p, &host, news, true);
+		compute = fmax(fmax(compute, up), i * STREAM_PART_US);
+		compute += op_us(&p->info, op->kernel, &staged, NULL, 1);
+		down = fmax(compute, down) + part_transfer_us(p, &host, news, false);
+		*ret_longest_us = fmax(*ret_longest_us, fmax(compute, down) - before);
+	}
+	return fmax(compute, down);
+}
+
+/*
+ * Tries to cut the op into about so many parts. Takes the cut, if with it the op is through sooner than
+ * best_us. Returns when it is, at best.
+ */
+static double try_cut(const struct planner *p, struct run_op *op, const struct op_args *args, unsigned wanted,
+                      double skew, double best_us)
+{
+	struct op_cut cut;
+	double longest_us, us;
+
+	if (!op_cut_growing(args, wanted, skew, &cut))
+		return best_us;
+	us = streamed_us(p, op, args, &cut, &longest_us);
+	if (us >= best_us || longest_us > PART_US || !kernel_takes_parts(op->kernel, args, &cut))
+		return best_us;
+	op->plan_us = us;
+	op->cut = cut;
+	op->cut.share = longest_us / us;
+	return us;
+}
+
+/*
+ * Plans are made while others wait, so few cuts are compared. Chunks of one axis are rows in memory, which are
+ * transferred fastest; those of the other should have long pieces of rows, and so be fewer.
+ */
+static double try_cuts(const struct planner *p, struct run_op *op, const struct op_args *args, double best_us)
+{
+	const double skew = 3;
+	double turned_us, us = try_cut(p, op, args, 6, skew, best_us);
+	bool is_turned;
+
+	turned_us = try_cut(p, op, args, 6, 1 / skew, us);
+	is_turned = turned_us < us;
+	us = try_cut(p, op, args, 3, is_turned ? 1 / skew : skew, turned_us);
+	us = try_cut(p, op, args, 12, is_turned ? 1 / skew : skew, us);
+	return try_cut(p, op, args, 24, is_turned ? 1 / skew : skew, us);
+}
+
+void estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)
+{
+	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true) +
+	                  part_transfer_us(p, &op->args, ~0u, false);
+
+	try_cuts(p, op, args, whole_us * GAIN);
 }

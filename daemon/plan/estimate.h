@@ -13,6 +13,18 @@
 void estimate_op(const struct planner *p, struct run_op *op, const struct op_args *args,
                  const struct op_args *before);
 
+/*
+ * Returns whether a run of this op alone is worth streaming (stage.h): a device with memory of its own, and
+ * operands in pinned memory that are too large to be used where they are. args: as its client sent it.
+ */
+bool estimate_may_stream(const struct planner *p, const struct op_args *args);
+
+/*
+ * Cuts such an op, which estimate_op() has filled in, into parts that grow, if it is through sooner when their
+ * operands are moved while others are computed. plan_us then includes the transfers.
+ */
+void estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args);
+
 /* The time of a run's copies, on a device with memory of its own. */
 double estimate_transfers(const struct planner *p, const struct stage *stage);
 

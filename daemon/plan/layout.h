@@ -1,12 +1,12 @@
-/* layout.h: the dense image of a view on the device. */
+/* layout.h: the dense image of a view on the device, and parts of it. */
 #ifndef KOPS_PLAN_LAYOUT_H
 #define KOPS_PLAN_LAYOUT_H
 
 #include "kernel.h"
 
-/* The axes are those of several indices and a stride other than 0, merged, finest first. */
+/* The axes are those of several indices and a stride other than 0, merged, finest first in host memory. */
 struct layout {
-	uint64_t bytes;                 /* of the image; 0 for a view without elements */
+	uint64_t bytes;                 /* of the elements; 0 for a view without any */
 	uint64_t lowest;                /* bytes from the memory's start to the view's lowest element */
 	uint64_t origin;                /* elements from the image's start to element (0, …) */
 	int64_t strides[KOPS_RANK_MAX]; /* of the view over the image, in elements; unchanged for axes of one
@@ -14,11 +14,17 @@ struct layout {
 	kops_dtype dtype;
 	uint32_t element, rank; /* bytes of an element; merged axes */
 	uint64_t extent[KOPS_RANK_MAX];
-	uint64_t host_stride[KOPS_RANK_MAX]; /* elements */
+	uint64_t host_stride[KOPS_RANK_MAX], image_stride[KOPS_RANK_MAX]; /* elements; an image is dense */
 };
 
 /* Pure. Reads v->offset, but not v->data. */
 void layout_of(const struct view *v, struct layout *ret);
+
+/*
+ * Describes a part of a view and the same part of its image. image->data: the address of the part's element
+ * (0, …). Returns the address of its lowest element. Does not set ret->origin and ret->strides.
+ */
+void *layout_of_part(const struct view *host, const struct view *image, struct layout *ret);
 
 /* Returns true if the two, over one memory, hold the same elements at the same offsets. Their strides may
  * differ. */

@@ -109,7 +109,11 @@ static void plan_again(const struct planner *p, struct run_op *op, const struct 
 static void describe_choice(const struct planner *p, struct run_op *op, const struct op_args *args)
 {
 	const char *why_not;
+	size_t n = strlen(op->why);
 
+	if (op->cut.grows)
+		snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, while others' operands move",
+		         op->cut.n_parts);
 	op->larger_errors = !kernel_is_accurate(op->kernel, args, &why_not);
 	kernel_passed_over(p->kernels(op->args.op), args, p->disabled[op_index(op->args.op)], op->kernel,
 	                   op->passed_over);
@@ -121,6 +125,7 @@ static int plan_op(const struct planner *p, struct run *run, unsigned i)
 	const struct run_op *before = like_before(run, i);
 	const struct op_args *args = &op->args;
 	struct op_args staged;
+	bool may_stream;
 	int rc;
 
 	if (before) {
@@ -134,12 +139,15 @@ static int plan_op(const struct planner *p, struct run *run, unsigned i)
 		plan_args(p, &op->args, &staged);
 		args = &staged;
 	}
-	rc = choose_kernel(p, op, args);
+	may_stream = run->n_ops == 1 && estimate_may_stream(p, &op->args);
+	rc = choose_kernel(p, op, args, may_stream);
 	if (rc < 0) {
 		memcpy(run->error, op->why, WHY_BYTES);
 		return rc;
 	}
 	estimate_op(p, op, args, i > 0 ? &run->ops[i - 1].args : NULL);
+	if (may_stream)
+		estimate_stream(p, op, args);
 	describe_choice(p, op, args);
 	op->together = 1;
 	if (op->kernel->together_max && op->cut.n_parts <= 1 && op->plan_us > 0)

@@ -30,9 +30,12 @@ struct device_info {
 
 	/* Of a device with memory of its own; link_rate 0: the device computes in host memory. */
 	double link_rate;     /* to and from pinned host memory */
+	double link_row_us;   /* what each row of a matrix with gaps takes more */
 	double pageable_rate; /* to and from other host memory */
 	double gather_us;     /* the CPU's time for an element of pageable memory that is not contiguous */
 	struct direct_limits direct;
+	uint64_t stream_min_bytes; /* of operands in host memory: a run with fewer is not worth streaming
+	                              (stage.h) */
 };
 
 struct backend_device; /* opaque, one per device; defined by the driver */

@@ -102,16 +102,22 @@ static bool find_pinned(struct stage *stage)
  */
 #define STREAMING_MAX 2.0
 
+uint64_t stage_direct_max_bytes(const struct op_args *args, const struct direct_limits *direct)
+{
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	return cost.flops <= STREAMING_MAX * cost.bytes ? direct->streaming_max_bytes
+	                                                : direct->reusing_max_bytes;
+}
+
 static uint64_t direct_max_bytes(const struct stage *stage, unsigned i, const struct direct_limits *direct)
 {
 	const struct run_op *op = &stage->run->ops[i];
-	struct cost cost;
 
 	if (op->kernel->once)
 		return 0; /* takes_host_view() decides */
-	op->args.op->cost(&op->args, &cost);
-	return cost.flops <= STREAMING_MAX * cost.bytes ? direct->streaming_max_bytes
-	                                                : direct->reusing_max_bytes;
+	return stage_direct_max_bytes(&op->args, direct);
 }
 
 /*
@@ -144,8 +150,9 @@ static bool takes_host_view(const struct stage *stage, unsigned i, unsigned v)
 	const struct op_args *args = args_of(stage, i);
 	const struct stage_copy *copy = copy_of(stage, i, v);
 
-	if (!stage->run->ops[i].kernel->once)
-		return false;
+	if (!stage->run->ops[i].kernel->once || stage->run->ops[i].cut.grows)
+		return false; /* of a streamed run, the copy engines move more than a kernel can over the link
+		               */
 	for (unsigned w = 0; w < args->op->n_operands; w++)
 		if (is_preferred(args, w, v) && copy_of(stage, i, w))
 			return false;
@@ -297,11 +304,22 @@ int stage_new(const struct run *run, struct stage **ret_stage)
 	return 0;
 }
 
+static bool can_stream(const struct stage *stage)
+{
+	if (stage->run->n_ops > 1 || !stage->run->ops[0].cut.grows)
+		return false;
+	for (unsigned c = 0; c < stage->n_copies; c++)
+		if (!stage->copies[c].direct && !stage->copies[c].pinned)
+			return false;
+	return true;
+}
+
 void stage_begin(struct stage *stage, const struct direct_limits *direct)
 {
 	if (find_pinned(stage) || !stage->is_settled) {
 		decide_direct(stage, direct);
 		give_room(stage);
+		stage->streams = can_stream(stage);
 		stage->is_settled = true;
 	}
 	for (unsigned c = 0; c < stage->n_copies; c++)
@@ -403,8 +421,73 @@ static bool written_before(const struct stage *stage, unsigned i, const struct v
 	return false;
 }
 
+/* ---- Streamed runs ---- */
+
+/* Moves what is new in a part: inputs up, or outputs down. */
+static int move_part(struct stage *stage, uint32_t i, bool up)
+{
+	const struct run_op *op = &stage->run->ops[0];
+	unsigned news = op_part_news(&op->args, &op->cut, i);
+	struct op_args args, host, image;
+	int rc = 0;
+
+	fill_args(stage, 0, &args);
+	op_part(&op->args, &op->cut, i, &host);
+	op_part(&args, &op->cut, i, &image);
+	for (unsigned v = 0; v < args.op->n_operands && rc == 0; v++) {
+		struct stage_copy *copy = copy_of(stage, 0, v);
+		struct layout part;
+		void *at;
+
+		if (!copy || copy->direct || !(news >> v & 1) ||
+		    !(up ? op_reads(&op->args, v) : op_is_output(args.op, v)))
+			continue;
+		at = layout_of_part(&host.views[v], &image.views[v], &part);
+		rc = up ? stage->mover->upload(&part, copy->memory->host, true, at, stage->up)
+		        : stage->mover->download(&part, copy->memory->host, true, at, stage->down);
+	}
+	return rc;
+}
+
+/* The uploads of part i are under way; those of the next follow, however late that one is begun. */
+static int await_part(struct stage *stage, uint32_t i)
+{
+	int rc = stage->mover->follow(stage->up, stage->stream, stage->mark);
+
+	if (rc < 0 || i + 1 == stage->run->ops[0].cut.n_parts)
+		return rc;
+	return move_part(stage, i + 1, true);
+}
+
+static int download_part(struct stage *stage, uint32_t i)
+{
+	int rc = stage->mover->follow(stage->stream, stage->down, stage->mark);
+
+	return rc < 0 ? rc : move_part(stage, i, false);
+}
+
+int stage_begin_slice(struct stage *stage)
+{
+	return stage->streams ? stage->mover->follow(stage->stream, stage->up, stage->mark) : 0;
+}
+
+int stage_end_slice(struct stage *stage)
+{
+	int rc_up, rc_down;
+
+	if (!stage->streams)
+		return 0;
+	rc_up = stage->mover->follow(stage->up, stage->stream, stage->mark);
+	rc_down = stage->mover->follow(stage->down, stage->stream, stage->mark);
+	return rc_up < 0 ? rc_up : rc_down;
+}
+
+/* ---- Other runs ---- */
+
 int stage_upload_all(struct stage *stage)
 {
+	if (stage->streams)
+		return move_part(stage, 0, true);
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = args_of(stage, i);
 
@@ -441,18 +524,19 @@ static int begin_view(struct stage *stage, unsigned i, unsigned v)
 	return op_reads(args, v) && !copy->valid ? upload(stage, copy) : 0;
 }
 
-int stage_begin_op(struct stage *stage, unsigned i, struct op_args *ret_args)
+int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args)
 {
 	unsigned n = args_of(stage, i)->op->n_operands;
+	int rc = 0;
 
-	for (unsigned v = 0; v < n; v++) {
-		int rc = begin_view(stage, i, v);
-
-		if (rc < 0)
-			return rc;
-	}
-	fill_args(stage, i, ret_args);
-	return 0;
+	if (!stage->streams)
+		for (unsigned v = 0; v < n && rc == 0; v++)
+			rc = begin_view(stage, i, v);
+	else
+		rc = await_part(stage, part);
+	if (rc == 0)
+		fill_args(stage, i, ret_args);
+	return rc;
 }
 
 static void end_output(struct stage *stage, struct stage_copy *copy)
@@ -462,7 +546,7 @@ static void end_output(struct stage *stage, struct stage_copy *copy)
 
 		if (other == copy || !view_overlap(other->view, copy->view))
 			continue;
-		INVARIANT(!other->dirty); /* stage_begin_op() has downloaded it */
+		INVARIANT(!other->dirty); /* stage_begin_part() has downloaded it */
 		other->valid = false;
 	}
 	copy->valid = copy->dirty = !copy->direct;
@@ -470,16 +554,19 @@ static void end_output(struct stage *stage, struct stage_copy *copy)
 	stage->downloaded |= copy->direct;
 }
 
-void stage_end_op(struct stage *stage, unsigned i)
+int stage_end_part(struct stage *stage, unsigned i, uint32_t part)
 {
 	const struct op_args *args = args_of(stage, i);
 
+	if (stage->streams)
+		return download_part(stage, part);
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		struct stage_copy *copy = op_is_output(args->op, v) ? copy_of(stage, i, v) : NULL;
 
 		if (copy)
 			end_output(stage, copy);
 	}
+	return 0;
 }
 
 int stage_download_all(struct stage *stage)

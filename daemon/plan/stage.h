@@ -7,8 +7,11 @@
  * them. A small view of pinned memory, or one whose only readers and writers touch each element once, is
  * `direct`: kernels use the host memory itself.
  *
- * Within a run: a copy is uploaded when an op first reads it; valid while no op has written other views of
- * the same bytes; dirty from its op's write until it is downloaded. No two dirty copies share a byte.
+ * A run of one op whose parts grow (kernel.h) is streamed, if all its copies are of pinned memory: what a part
+ * needs is uploaded, and what it wrote downloaded, on streams of their own, while other parts are computed.
+ *
+ * Within another run: a copy is uploaded when an op first reads it; valid while no op has written other views
+ * of the same bytes; dirty from its op's write until it is downloaded. No two dirty copies share a byte.
  */
 #ifndef KOPS_PLAN_STAGE_H
 #define KOPS_PLAN_STAGE_H
@@ -28,6 +31,9 @@ struct stage_mover {
 	int (*download)(const struct layout *layout, void *host, bool pinned, const void *image,
 	                struct stream *stream);
 	int (*settle)(struct stream *stream); /* blocks until all that is enqueued is through */
+	/* What is enqueued on `after` from here on waits for all that is on `before` by now. mark: the stage's.
+	 */
+	int (*follow)(struct stream *before, struct stream *after, void *mark);
 };
 
 /*
@@ -51,14 +57,17 @@ struct stage {
 	uint64_t workspace_bytes; /* the most that an op's kernel wants */
 	uint64_t carried_bytes;   /* the most that an op's parts hand on; behind the workspace */
 	char *scratch;            /* stage_scratch_bytes(); the caller's, set before the first transfer */
-	const struct stage_mover *mover; /* likewise, as is the stream */
+	const struct stage_mover *mover; /* likewise, as is the rest up to others_out */
 	struct stream *stream;
+	struct stream *up, *down; /* of streamed runs' transfers */
+	void *mark;               /* the mover's own, for follow() */
 	/* Whoever may still write host memory on the stream; the CPU reads none of it before settle(). */
 	bool others_out; /* earlier runs; likewise the caller's */
 	bool downloaded; /* this run: a download, or a kernel that writes it directly */
 	/* Of the layout: */
 	bool is_settled; /* which copies are direct was decided, by what is pinned */
 	bool reads_host; /* settled, and some copy that is read is direct */
+	bool streams;    /* settled, and the run is streamed */
 	/* The driver's: */
 	bool unrecordable;  /* to record the run failed, so it is not tried again */
 	struct list graphs; /* recordings of the run */
@@ -70,6 +79,9 @@ struct stage {
 };
 
 #define STAGE_NONE UINT_MAX
+
+/* Returns how many bytes an operand of pinned memory may span to be used where it is, by most kernels. */
+uint64_t stage_direct_max_bytes(const struct op_args *args, const struct direct_limits *direct);
 
 /*
  * Lays out a run whose kernels are chosen, with a copy for every view; enqueues nothing. KOPS_E_NOMEM (host
@@ -96,13 +108,17 @@ bool stage_is_recordable(const struct stage *stage);
 /*
  * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT.
  *
- * upload_all: copies whose first use is a read of what no op of this run wrote before. begin_op: what op i
- * still lacks, and its args with device addresses. end_op: notes what it has written. download_all: every
- * written copy.
+ * begin_slice: before the first call of a slice. upload_all: copies whose first use is a read of what no op of
+ * this run wrote before; of a streamed run what its first part needs. begin_part: what a part of op i still
+ * lacks, and the op's args with device addresses. end_part: notes what it has written, which a streamed run
+ * downloads. download_all: every written copy that is not downloaded yet. end_slice: the stream waits for
+ * transfers; after a failure too.
  */
+int stage_begin_slice(struct stage *stage);
 int stage_upload_all(struct stage *stage);
-int stage_begin_op(struct stage *stage, unsigned i, struct op_args *ret_args);
-void stage_end_op(struct stage *stage, unsigned i);
+int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args);
+int stage_end_part(struct stage *stage, unsigned i, uint32_t part);
 int stage_download_all(struct stage *stage);
+int stage_end_slice(struct stage *stage);
 
 #endif

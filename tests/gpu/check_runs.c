@@ -218,6 +218,7 @@ static void check_special(struct bench *t, bool brief)
 		check_crowded(t);
 		check_data_in_graph(t);
 	}
+	check_streamed(t);
 	check_out_of_memory(t);
 }
 

@@ -3,6 +3,7 @@
  *
  *   random_runs.c   chains of random ops, compared with their references
  *   graph_runs.c    graphs that are refused, forgotten, or meet other data
+ *   stream_runs.c   runs that are computed while their operands move
  *   special_runs.c  an idle device, timed runs, runs that do not find room, a broken context
  *   check_runs.c    the device, its buffers, what runs on it; options
  */
@@ -66,6 +67,10 @@ void check_refused_graph(struct bench *t);
 void check_forgotten_graph(struct bench *t);
 /* For GPUs that has_hopper(). */
 void check_data_in_graph(struct bench *t);
+
+/* ---- stream_runs.c: ends the program if anything is wrong ---- */
+
+void check_streamed(struct bench *t);
 
 /* ---- special_runs.c: these end the program if anything is wrong ---- */
 

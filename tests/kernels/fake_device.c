@@ -57,10 +57,11 @@ static void fake_describe(const struct backend_device *dev, struct device_info *
 	    .op_us = 3,
 	    .carried_max_bytes = 1u << 20,
 	    .kept_workspace_max_bytes = UINT64_MAX,
-	    .link_rate = 50e3,
-	    .pageable_rate = 10e3,
+	    .link_rate = 200,
+	    .pageable_rate = 100,
 	    .gather_us = 1e-3,
 	    .direct = {.streaming_max_bytes = 1u << 10, .reusing_max_bytes = 256},
+	    .stream_min_bytes = 1u << 10,
 	};
 }
 
@@ -94,7 +95,7 @@ static int run_part(struct run *run)
 	struct launch launch = {.workspace = stage->scratch + stage->copies_bytes,
 	                        .workspace_bytes = stage->workspace_bytes};
 	struct op_args args;
-	int rc = op_is_empty(&op->args) ? 0 : stage_begin_op(stage, run->next_op, &args);
+	int rc = op_is_empty(&op->args) ? 0 : stage_begin_part(stage, run->next_op, run->next_part, &args);
 
 	if (rc < 0 || op_is_empty(&op->args))
 		return rc;
@@ -102,8 +103,7 @@ static int run_part(struct run *run)
 	rc = op->cut.n_parts <= 1
 	         ? op->kernel->launch(&args, &launch)
 	         : kernel_launch_part(op->kernel, &args, &op->cut, run->next_part, &launch, cpu_convert);
-	stage_end_op(stage, run->next_op);
-	return rc;
+	return rc < 0 ? rc : stage_end_part(stage, run->next_op, run->next_part);
 }
 
 static int run_slice(struct backend_device *dev, struct run *run)

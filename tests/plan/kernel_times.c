@@ -4,6 +4,8 @@
  *
  *     time OP DTYPE PRECISION SHAPE KERNEL     prints ns; nan if it does not support that
  *     plan OP DTYPE PRECISION SHAPE KERNEL     prints the ns that a job of this op alone is planned to take
+ *     host OP DTYPE PRECISION SHAPE            the same from and to pinned host memory, behind the kernel and
+ *                                              the number of parts that are streamed
  *     choose OP DTYPE PRECISION SHAPE          prints the kernel that `auto` takes if nothing was measured
  *     set N VALUE                              the N-th constant of kernels/fitted.c, from 0 on; prints
  *                                              nothing
@@ -132,7 +134,7 @@ static const char *choice_of(const struct op_args *args)
 	                                                                                    : kernel->name;
 }
 
-static double plan_of(const struct question *q, const struct op_args *args)
+static double plan_of(const struct question *q, const struct op_args *args, bool in_host_memory)
 {
 	struct planner gpu = {.kernels = cuda_kernels,
 	                      .info = {.memory_bytes = h200.memory_bytes, .link_rate = fitted.host.link}};
@@ -142,10 +144,13 @@ static double plan_of(const struct question *q, const struct op_args *args)
 	cuda_fill_costs(&gpu.info);
 	gpu.dev = (const struct backend_device *)&gpu; /* any address */
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		((struct memory *)op.args.views[v].space)->owner = gpu.dev;
+		*(struct memory *)op.args.views[v].space = (struct memory){
+		    .owner = in_host_memory ? NULL : gpu.dev, .bytes = 1ull << 40, .pin = MEMORY_PINNED};
 	if (plan_run(&gpu, &run) < 0)
 		return NAN;
 	run_forget_plan(&run);
+	if (in_host_memory)
+		printf("%s %u ", op.kernel->name, op.cut.grows ? op.cut.n_parts : 1);
 	return run.plan_us * 1e3;
 }
 
@@ -173,7 +178,9 @@ static bool answer(const char *line)
 	if (n == 6 && strcmp(what, "time") == 0)
 		printf("%.17g\n", time_of(&q, &args));
 	else if (n == 6 && strcmp(what, "plan") == 0)
-		printf("%.17g\n", plan_of(&q, &args));
+		printf("%.17g\n", plan_of(&q, &args, false));
+	else if (strcmp(what, "host") == 0)
+		printf("%.17g\n", plan_of(&q, &args, true));
 	else if (n == 5 && strcmp(what, "choose") == 0)
 		printf("%s\n", choice_of(&args));
 	else

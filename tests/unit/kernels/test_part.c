@@ -281,6 +281,84 @@ static void test_the_parts_are_the_whole(void **state)
 	assert_true(in_steps > 50 && both_ways > 5);
 }
 
+/* ---- Parts that grow ---- */
+
+/* Returns the offset of element i, in row-major order, from the start of the view's memory. */
+static size_t element_at(const struct view *v, uint64_t i)
+{
+	int64_t at = (int64_t)v->offset;
+
+	for (uint32_t d = v->rank; d-- > 0; i /= v->shape[d])
+		at += (int64_t)(i % v->shape[d]) * v->strides[d] * (int64_t)dtype_size(v->dtype);
+	return (size_t)at;
+}
+
+static uint64_t copy_elements(const struct view *v, const struct memories *from, struct memories *to)
+{
+	unsigned memory = (unsigned)(uintptr_t)v->space - 1;
+	uint64_t n = view_elements(v);
+
+	for (uint64_t i = 0; i < n; i++)
+		memcpy((char *)to->work[memory] + element_at(v, i),
+		       (const char *)from->start[memory] + element_at(v, i), dtype_size(v->dtype));
+	return n;
+}
+
+static void compare_outputs(const struct op_args *args, const struct memories *whole,
+                            const struct memories *parts)
+{
+	const struct view *y = op_output_const(args);
+	unsigned memory = (unsigned)(uintptr_t)y->space - 1;
+
+	for (uint64_t i = 0; i < view_elements(y); i++)
+		assert_memory_equal((const char *)whole->work[memory] + element_at(y, i),
+		                    (const char *)parts->work[memory] + element_at(y, i), dtype_size(y->dtype));
+}
+
+/* With nothing in its operands but what is new in each part: that is all that the parts need. */
+static void test_parts_that_grow_need_what_is_new(void **state)
+{
+	static struct memories whole, parts;
+	bool grew[OP_COUNT] = {false};
+	unsigned two_axes = 0;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (int round = 0; round < 800; round++) {
+		struct op_args args, part;
+		struct op_cut cut;
+		uint64_t written = 0;
+
+		make(ops[round % OP_COUNT], &args);
+		if (!op_cut_growing(&args, 2 + (unsigned)pick(20), pow(4, (double)pick(5) - 2), &cut))
+			continue;
+		assert_true(cut.n_parts > 1 && cut.n_parts <= GROWING_PARTS_MAX && cut.n_steps == 1);
+		grew[round % OP_COUNT] = true;
+		two_axes += cut.axes[1].n > 1 && cut.axes[2].n > 1;
+		fill(&whole, args.views[0].dtype);
+		point(&args, &whole);
+		args.op->reference(&args);
+		point(&args, &parts);
+		memset(parts.work, 0xff, sizeof parts.work); /* NaN */
+		for (uint32_t i = 0; i < cut.n_parts; i++) {
+			unsigned news = op_part_news(&args, &cut, i);
+
+			op_part(&args, &cut, i, &part);
+			for (unsigned v = 0; v < args.op->n_operands; v++)
+				if (news >> v & 1 && op_reads(&args, v))
+					copy_elements(&part.views[v], &whole, &parts);
+			args.op->reference(&part);
+			written += view_elements(op_output_const(&part));
+			check_places(&args, &cut, i);
+		}
+		assert_int_equal(written, view_elements(op_output_const(&args)));
+		compare_outputs(&args, &whole, &parts);
+	}
+	for (unsigned op = 0; op < OP_COUNT; op++)
+		assert_true(grew[op]);
+	assert_true(two_axes > 20);
+}
+
 /* Returns true if each axis of each op was cut. */
 static bool all_were_cut(const bool cuts[OP_COUNT][KOPS_RANK_MAX])
 {
@@ -313,10 +391,10 @@ static void test_any_axis_may_be_cut(void **state)
 			unsigned output = op_first_output(args.op);
 			uint64_t extent = args.views[output].shape[args.op->part_axes[axis].axis[output]];
 			uint64_t chunk = 1 + pick(extent);
-			struct op_cut cut = {.axis = (int)axis,
-			                     .chunk = chunk,
-			                     .n_parts = (uint32_t)((extent + chunk - 1) / chunk),
-			                     .n_steps = 1};
+			struct op_cut cut = {.n_parts = (uint32_t)((extent + chunk - 1) / chunk), .n_steps = 1};
+
+			cut.axes[axis].n = cut.n_parts;
+			cut.axes[axis].chunk = chunk;
 
 			point(&args, &parts);
 			for (uint32_t i = 0; i < cut.n_parts; i++) {
@@ -356,9 +434,62 @@ static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t n, uint64_t
 	return args;
 }
 
+/* After check() gemm's views have three axes. */
+static struct op_args batch_of(uint64_t n, struct op_args one)
+{
+	for (unsigned v = 0; v < 3; v++) {
+		one.views[v].shape[0] = n;
+		view_make_dense(&one.views[v]);
+	}
+	return one;
+}
+
+static void test_how_cuts_grow(void **state)
+{
+	struct op_args args = product(KOPS_F32, 8192, 8192, 8192), part;
+	struct op_cut cut;
+
+	(void)state;
+	/* A square product: rows of A and columns of B by turns. */
+	assert_true(op_cut_growing(&args, 16, 1, &cut));
+	assert_true(cut.axes[0].n <= 1 && cut.axes[1].n == 8 && cut.axes[2].n == 8);
+	assert_int_equal(cut.n_parts, 15);
+	assert_int_equal(op_part_news(&args, &cut, 0), 7);
+	assert_int_equal(op_part_news(&args, &cut, 1), 5);
+	assert_int_equal(op_part_news(&args, &cut, 2), 6);
+	op_part(&args, &cut, 13, &part);
+	assert_int_equal(part.views[2].shape[1], 1024);
+	assert_int_equal(part.views[2].shape[2], 7 * 1024);
+	op_part(&args, &cut, 14, &part);
+	assert_int_equal(part.views[2].shape[1], 8192);
+	assert_int_equal(part.views[2].shape[2], 1024);
+	assert_true(op_cut_growing(&args, 16, 3, &cut));
+	assert_true(cut.axes[1].n == 11 && cut.axes[2].n == 4);
+	/* Of a batch, products by products. */
+	args = batch_of(64, product(KOPS_F32, 256, 256, 256));
+	assert_true(op_cut_growing(&args, 16, 1, &cut));
+	assert_true(cut.axes[0].n == 16 && cut.axes[1].n <= 1 && cut.axes[2].n <= 1);
+	/* With one matrix for all of the batch, that comes in parts too, small as it is. */
+	args.views[1].strides[0] = 0;
+	assert_true(op_cut_growing(&args, 16, 1, &cut));
+	assert_true(cut.axes[0].n > 10 && cut.axes[1].n <= 1);
+	/* Of one element there are no parts. */
+	args = dense(&op_copy, 1, 1);
+	assert_false(op_cut_growing(&args, 16, 1, &cut));
+}
+
 static void cut_into(const struct op_args *args, double wanted, struct op_cut *ret)
 {
 	cut_by(&carrying, args, wanted, CARRIED_MAX, ret);
+}
+
+/* Of the axis that is cut; 0 where none is. */
+static uint64_t chunk_of(const struct op_cut *cut)
+{
+	for (unsigned axis = 0; axis < PART_AXES_MAX; axis++)
+		if (cut->axes[axis].n > 1)
+			return cut->axes[axis].chunk;
+	return 0;
 }
 
 static void test_how_finely(void **state)
@@ -376,15 +507,15 @@ static void test_how_finely(void **state)
 	assert_int_equal(cut.n_parts, 1);
 	cut_into(&args, 1.5, &cut);
 	assert_int_equal(cut.n_parts, 2);
-	assert_int_equal(cut.chunk, 4096 * 4096 / 2);
+	assert_int_equal(chunk_of(&cut), 4096 * 4096 / 2);
 	cut_into(&args, 10, &cut);
 	assert_true(cut.n_parts >= 10 && cut.n_parts <= 11 && cut.share <= 0.1);
-	assert_int_equal(cut.chunk % 256, 0);
+	assert_int_equal(chunk_of(&cut) % 256, 0);
 	cut_into(&empty, 1e9, &cut);
 	assert_int_equal(cut.n_parts, 1);
 	/* The steps of a single product follow each other. */
 	cut_into(&one, 360, &cut);
-	assert_int_equal(cut.chunk, 0);
+	assert_int_equal(chunk_of(&cut), 0);
 	assert_true(cut.n_steps == cut.n_parts && cut.n_parts >= 360 && cut.n_parts <= 380);
 	cut_into(&one, 1e300, &cut);
 	assert_true(cut.n_parts > 1);
@@ -398,12 +529,12 @@ static void test_a_small_rest_is_no_part(void **state)
 
 	(void)state;
 	cut_into(&small, 3.6, &cut);
-	assert_int_equal(cut.chunk, 512);
+	assert_int_equal(chunk_of(&cut), 512);
 	assert_int_equal(cut.n_parts, 4);
 	op_part(&small, &cut, 3, &part);
 	assert_int_equal(view_elements(&part.views[0]), 512 + 64);
 	cut_into(&large, 3.6, &cut);
-	assert_int_equal(cut.chunk, 512);
+	assert_int_equal(chunk_of(&cut), 512);
 	assert_int_equal(cut.n_parts, 5);
 	op_part(&large, &cut, 4, &part);
 	assert_int_equal(view_elements(&part.views[0]), 65);
@@ -580,7 +711,7 @@ static void test_the_last_block_has_room_for_what_it_carries(void **state)
 	cut_by(&tiled, &args, 10, 256, &cut);
 	assert_true(cut.n_parts > cut.n_steps && cut.n_steps > 1);
 	for (uint32_t i = 0; i < cut.n_parts; i++) {
-		op_block(&args, &cut, i, &block);
+		op_tile(&args, &cut, i, &block);
 		assert_true(view_elements(op_output_const(&block)) * sizeof(float) <= cut.carried_bytes);
 	}
 }
@@ -638,6 +769,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_the_parts_are_the_whole),
 	    cmocka_unit_test(test_any_axis_may_be_cut),
+	    cmocka_unit_test(test_parts_that_grow_need_what_is_new),
+	    cmocka_unit_test(test_how_cuts_grow),
 	    cmocka_unit_test(test_how_finely),
 	    cmocka_unit_test(test_a_small_rest_is_no_part),
 	    cmocka_unit_test(test_blocks_are_cut_along_their_steps),

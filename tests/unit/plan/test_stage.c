@@ -43,7 +43,7 @@ static int download(const struct layout *l, void *host, bool pinned, const void 
 	return host_download(l, host, pinned, image, stream);
 }
 
-static const struct stage_mover mover = {upload, download, host_settle};
+static const struct stage_mover mover = {upload, download, host_settle, host_follow};
 
 /* ---- A run ---- */
 
@@ -141,9 +141,9 @@ static void compute_staged(struct fixture *f, const struct direct_limits *direct
 	for (unsigned i = 0; i < f->run.n_ops; i++) {
 		struct op_args args;
 
-		assert_int_equal(stage_begin_op(stage, i, &args), 0);
+		assert_int_equal(stage_begin_part(stage, i, 0, &args), 0);
 		assert_int_equal(f->ops[i].kernel->launch(&args, &(struct launch){0}), 0);
-		stage_end_op(stage, i);
+		assert_int_equal(stage_end_part(stage, i, 0), 0);
 	}
 	assert_int_equal(stage_download_all(stage), 0);
 	free(stage->scratch);

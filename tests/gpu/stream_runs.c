@@ -1,0 +1,169 @@
+/* stream_runs.c: runs whose operands move while parts of them are computed give what they give in one piece. */
+#include "check_runs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/half.h"
+
+#define MEMORY_BYTES (128ull << 20)
+
+struct streamed {
+	const char *op, *kernel;
+	kops_dtype dtype;
+	uint64_t shapes[2][3]; /* of the inputs */
+	bool turned;           /* the first is a transposed view */
+	double beta, tolerance;
+};
+
+/* Products sum up in another order where a library chooses by shape; 16-bit results may be rounded apart. */
+static const struct streamed cases[] = {
+    {"gemm", "", KOPS_F32, {{1, 2048, 1536}, {1, 1536, 2304}}, false, 0, 1e-5},
+    {"gemm", "", KOPS_F32, {{1, 1999, 1501}, {1, 1501, 2301}}, true, 0.5, 1e-5},
+    {"gemm", "simt", KOPS_F32, {{1, 2048, 1024}, {1, 1024, 2048}}, false, 1, 1e-5},
+    {"gemm", "", KOPS_F32, {{48, 256, 384}, {48, 384, 320}}, false, 0, 1e-5},
+    {"gemm", "", KOPS_F64, {{1, 1536, 1024}, {1, 1024, 1280}}, false, 0, 1e-13},
+    {"gemm", "", KOPS_F16, {{1, 3072, 2048}, {1, 2048, 3072}}, false, 0, 2e-3},
+    {"gemm", "", KOPS_BF16, {{1, 3001, 2049}, {1, 2049, 3003}}, true, 0.5, 1.6e-2},
+    {"add", "", KOPS_F32, {{1, 2111, 1999}, {1, 2111, 1999}}, true, 0, 0},
+    {"multiply", "", KOPS_F16, {{3, 2111, 1999}, {1, 1, 1999}}, false, 0, 0},
+    {"softmax", "", KOPS_F32, {{1, 4111, 1999}}, false, 0, 1e-6},
+    {"layer_norm", "", KOPS_BF16, {{1, 4111, 1999}}, false, 0, 1.6e-2},
+    {"transpose", "", KOPS_F32, {{1, 2111, 1999}}, false, 0, 0},
+    {"reduce", "", KOPS_F32, {{1, 4111, 1999}}, false, 0, 1e-5},
+    {"copy", "", KOPS_F64, {{1, 2111, 1999}}, true, 0, 0},
+};
+
+/* Behind what is there already. */
+static void place(struct view *v, const struct memory *m, uint64_t *used)
+{
+	v->space = m;
+	v->offset = *used;
+	*used += (view_elements(v) * dtype_size(v->dtype) + 511) / 256 * 256;
+	if (*used > m->bytes)
+		die("streamed", "the memory is too small");
+}
+
+static struct run_op op_of(const struct streamed *s, const struct memory *m)
+{
+	struct run_op op = {.args = {.op = op_by_name(s->op)}, .pinned = s->kernel};
+	struct view *v = op.args.views;
+	char why[WHY_BYTES];
+	uint64_t used = 64;
+
+	op_set_defaults(&op.args);
+	for (unsigned i = 0; i < 2 && s->shapes[i][0] > 0; i++) {
+		v[i] = (struct view){.dtype = s->dtype, .rank = 3};
+		memcpy(v[i].shape, s->shapes[i], sizeof s->shapes[i]);
+		view_make_dense(&v[i]);
+		place(&v[i], m, &used);
+	}
+	if (s->turned) {
+		v[0].strides[1] = 1;
+		v[0].strides[2] = (int64_t)v[0].shape[1];
+	}
+	if (strcmp(s->op, "gemm") == 0)
+		op.args.params.gemm = (struct gemm_params){.alpha = 1, .beta = s->beta};
+	if (strcmp(s->op, "softmax") == 0)
+		op.args.params.softmax.scale = 1;
+	if (op_result(&op.args, why) < 0)
+		die("streamed", why);
+	view_make_dense(op_output(&op.args));
+	place(op_output(&op.args), m, &used);
+	check_op(&op.args, "streamed");
+	return op;
+}
+
+static void fill(struct bench *t, const struct view *v, char *bytes)
+{
+	for (uint64_t i = 0; i < view_elements(v); i++)
+		half_store(bytes, v->dtype, (int64_t)i, uniform(t));
+}
+
+static void run_once(struct bench *t, struct run *run)
+{
+	do {
+		t->backend->start(t->dev, run);
+		wait_for(t, 1);
+	} while (run->status == 0 && !run_is_through(run));
+	if (run->status < 0)
+		die("streamed", run->error);
+}
+
+/* Three times: the second run is recorded as a graph. Returns whether they were streamed. */
+static bool run_with(struct bench *t, const struct streamed *s, struct memory *m, int pin)
+{
+	struct run_op op;
+	struct run run = {.ops = &op, .n_ops = 1};
+	bool grows;
+
+	m->pin = pin;
+	op = op_of(s, m);
+	if (plan_run(&t->planner, &run) < 0)
+		die("streamed", run.error);
+	for (unsigned round = 0; round < 3; round++) {
+		const struct view *y = op_output(&op.args);
+
+		/* About 0.01, and 1 of f16; or NaN */
+		memset((char *)m->host + y->offset, s->beta != 0 ? 0x3c : 0xff,
+		       view_elements(y) * dtype_size(y->dtype));
+		run.repeats = round > 0;
+		run_once(t, &run);
+	}
+	grows = op.cut.grows;
+	if (grows)
+		printf("streamed: %s %s by %s in %u parts%s: planned %.0f us, took %.0f\n", s->op,
+		       dtype_name(s->dtype), op.kernel->name, op.cut.n_parts, run.as_graph ? " as a graph" : "",
+		       run.plan_us, run.upload_us + run.compute_us + run.download_us);
+	run_forget_plan(&run);
+	return grows;
+}
+
+static void compare(const struct streamed *s, const struct view *y, const char *whole, const char *parts)
+{
+	double worst = 0, largest = 0;
+
+	for (uint64_t i = 0; i < view_elements(y); i++) {
+		double a = half_load(whole, y->dtype, (int64_t)i), b = half_load(parts, y->dtype, (int64_t)i);
+
+		worst = fmax(worst, fabs(a - b));
+		largest = fmax(largest, fabs(a));
+		if (isnan(a) || isnan(b))
+			die(s->op, "an element of a streamed run was not computed");
+	}
+	if (!(worst <= s->tolerance * largest))
+		die(s->op, "a streamed run gives something else than one in one piece");
+}
+
+void check_streamed(struct bench *t)
+{
+	struct memory m = {.bytes = MEMORY_BYTES};
+	char *whole = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	m.host = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (whole == MAP_FAILED || m.host == MAP_FAILED || t->backend->pin(m.host, m.bytes, false) < 0)
+		die("streamed", "cannot register memory");
+	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const struct streamed *s = &cases[i];
+		struct run_op op = op_of(s, &m);
+		const struct view *y = op_output(&op.args);
+		char *result = (char *)m.host + y->offset;
+		uint64_t bytes = view_elements(y) * dtype_size(y->dtype);
+
+		for (unsigned v = 0; v < op_first_output(op.args.op); v++)
+			if (!view_is_absent(&op.args.views[v]))
+				fill(t, &op.args.views[v], (char *)m.host + op.args.views[v].offset);
+		for (unsigned streams = 0; streams < 2; streams++) {
+			if (run_with(t, s, &m, streams ? MEMORY_PINNED : MEMORY_PAGEABLE) != streams)
+				die(s->op, streams ? "is not streamed" : "is streamed from pageable memory");
+			if (!streams)
+				memcpy(whole, result, bytes);
+		}
+		compare(s, y, whole, result);
+	}
+	t->backend->unpin(m.host);
+	munmap(m.host, MEMORY_BYTES);
+	munmap(whole, MEMORY_BYTES);
+}

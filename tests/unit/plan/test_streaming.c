@@ -1,0 +1,451 @@
+/*
+ * Streamed runs: whatever order a device takes what is on its streams in, as far as they do not wait for each
+ * other, the result is right, and each element is moved once.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/cpu.h"
+#include "host_mover.h"
+#include "plan/plan.h"
+#include "seed.h"
+
+#define ELEMENTS  4096 /* of all operands */
+#define TASKS_MAX 512
+
+static uint64_t random_state;
+
+static uint64_t pick(uint64_t n)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (random_state >> 33) % n;
+}
+
+/* ---- Streams that do what they are asked for later ---- */
+
+struct stream;
+
+struct task {
+	enum { UPLOAD, DOWNLOAD, WAIT, COMPUTE, POISON, COMPARE } kind;
+	struct layout layout;
+	const char *from;
+	char *to;
+	struct stream *other; /* WAIT: until so many of its tasks are done */
+	uint64_t n;
+	struct op_args args;
+	const struct run_op *op;
+	uint32_t part;
+};
+
+struct stream {
+	struct task tasks[TASKS_MAX];
+	unsigned n, done;
+};
+
+static struct stream streams[3]; /* to compute, up, down */
+static uint64_t bytes_up, bytes_down;
+
+static struct task *add_task(struct stream *stream, int kind)
+{
+	struct task *t = &stream->tasks[stream->n++];
+
+	assert_true(stream->n <= TASKS_MAX);
+	*t = (struct task){.kind = kind};
+	return t;
+}
+
+static int upload(const struct layout *l, const void *host, bool pinned, void *image, struct stream *stream)
+{
+	struct task *t = add_task(stream, UPLOAD);
+
+	assert_true(pinned && stream == &streams[1]);
+	t->layout = *l;
+	t->from = host;
+	t->to = image;
+	bytes_up += l->bytes;
+	return 0;
+}
+
+static int download(const struct layout *l, void *host, bool pinned, const void *image, struct stream *stream)
+{
+	struct task *t = add_task(stream, DOWNLOAD);
+
+	assert_true(pinned && stream == &streams[2]);
+	t->layout = *l;
+	t->from = image;
+	t->to = host;
+	bytes_down += l->bytes;
+	return 0;
+}
+
+static int settle(struct stream *stream)
+{
+	(void)stream;
+	fail_msg("a streamed run waits");
+	return -1;
+}
+
+static int follow(struct stream *before, struct stream *after, void *mark)
+{
+	struct task *t = add_task(after, WAIT);
+
+	(void)mark;
+	t->other = before;
+	t->n = before->n;
+	return 0;
+}
+
+static const struct stage_mover mover = {upload, download, settle, follow};
+
+/* False: it has to wait. */
+static bool do_task(const struct task *t)
+{
+	const struct launch launch = {0};
+
+	switch (t->kind) {
+	case UPLOAD:
+		host_upload(&t->layout, t->from, true, t->to, NULL);
+		return true;
+	case DOWNLOAD:
+		host_download(&t->layout, t->to, true, t->from, NULL);
+		return true;
+	case COMPUTE:
+		assert_int_equal(
+		    kernel_launch_part(t->op->kernel, &t->args, &t->op->cut, t->part, &launch, cpu_convert), 0);
+		return true;
+	case POISON:
+		memset(t->to, 0xff, t->n); /* NaN */
+		return true;
+	case COMPARE:
+		assert_memory_equal(t->to, t->from, t->n);
+		return true;
+	default:
+		return t->other->done >= t->n;
+	}
+}
+
+/* Those that others wait for go on at last. */
+static void run_streams(void)
+{
+	while (streams[0].done < streams[0].n || streams[1].done < streams[1].n ||
+	       streams[2].done < streams[2].n) {
+		struct stream *s = &streams[pick(3)];
+		unsigned at_once = 1 + (unsigned)pick(8);
+
+		while (at_once-- > 0 && s->done < s->n && do_task(&s->tasks[s->done]))
+			s->done++;
+	}
+}
+
+/* ---- A run ---- */
+
+struct fixture {
+	float host[ELEMENTS], expected[ELEMENTS];
+	struct memory memory;
+	struct run_op op;
+	struct run run;
+	uint64_t used; /* elements of the memory */
+};
+
+static const struct kernel *reference_of(const struct kernel_list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (strcmp(list->kernels[i].name, "reference") == 0)
+			return &list->kernels[i];
+	return NULL;
+}
+
+static void set_up(struct fixture *f, const struct op *op, const struct kernel_list *list)
+{
+	*f = (struct fixture){.memory = {.bytes = sizeof f->host, .pin = MEMORY_PINNED}};
+	f->op = (struct run_op){.args.op = op, .kernel = reference_of(list)};
+	f->run = (struct run){.ops = &f->op, .n_ops = 1};
+	f->memory.host = f->host;
+	for (unsigned i = 0; i < ELEMENTS; i++)
+		f->host[i] = f->expected[i] = (float)pick(16);
+}
+
+/* Rows may have gaps, lie one behind the other the other way round, or be columns. */
+static void place(struct fixture *f, unsigned v, uint64_t rows, uint64_t cols)
+{
+	struct view *view = &f->op.args.views[v];
+	uint64_t pitch = cols + pick(2) * pick(4), lines = rows;
+
+	*view = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {rows, cols}, .space = &f->memory};
+	view->strides[0] = (int64_t)pitch;
+	view->strides[1] = 1;
+	if (pick(4) == 0) {
+		pitch = rows + pick(3);
+		lines = cols;
+		view->strides[0] = 1;
+		view->strides[1] = (int64_t)pitch;
+	}
+	view->offset = f->used * sizeof(float);
+	if (pick(4) == 0) {
+		view->offset += (rows - 1) * (uint64_t)view->strides[0] * sizeof(float);
+		view->strides[0] *= -1;
+	}
+	f->used += pitch * lines;
+	assert_true(f->used <= ELEMENTS);
+}
+
+static uint64_t bytes_of(const struct fixture *f, unsigned v)
+{
+	return view_elements(&f->op.args.views[v]) * sizeof(float);
+}
+
+/* As a driver does it, in slices of some parts. */
+static void enqueue(struct fixture *f, struct stage *stage)
+{
+	uint32_t part = 0, n = f->op.cut.n_parts;
+
+	while (part < n) {
+		uint32_t end = part + 1 + (uint32_t)pick(n);
+
+		assert_int_equal(stage_begin_slice(stage), 0);
+		if (part == 0)
+			assert_int_equal(stage_upload_all(stage), 0);
+		assert_true(stage->streams);
+		for (; part < n && part < end; part++) {
+			struct op_args args;
+			struct task *t;
+
+			assert_int_equal(stage_begin_part(stage, 0, part, &args), 0);
+			t = add_task(stage->stream, COMPUTE);
+			t->args = args;
+			t->op = &f->op;
+			t->part = part;
+			assert_int_equal(stage_end_part(stage, 0, part), 0);
+		}
+		if (part == n)
+			assert_int_equal(stage_download_all(stage), 0);
+		assert_int_equal(stage_end_slice(stage), 0);
+	}
+}
+
+static void check(struct fixture *f)
+{
+	const struct direct_limits none = {0, 0};
+	struct op_args args = f->op.args;
+	struct stage *stage;
+	struct task *t;
+	uint64_t bytes;
+
+	for (unsigned v = 0; v < args.op->n_operands; v++)
+		args.views[v].data = (char *)f->expected + args.views[v].offset;
+	args.op->reference(&args);
+	memset(streams, 0, sizeof streams);
+	bytes_up = bytes_down = 0;
+	assert_int_equal(stage_new(&f->run, &stage), 0);
+	stage_begin(stage, &none);
+	bytes = stage_scratch_bytes(stage);
+	stage->mover = &mover;
+	stage->stream = &streams[0];
+	stage->up = &streams[1];
+	stage->down = &streams[2];
+	stage->scratch = malloc(bytes + 1);
+	/* What was before it on the stream still has the scratch memory; what comes next finds the result. */
+	t = add_task(stage->stream, POISON);
+	t->to = stage->scratch;
+	t->n = bytes;
+	enqueue(f, stage);
+	t = add_task(stage->stream, COMPARE);
+	t->to = (char *)f->host;
+	t->from = (const char *)f->expected;
+	t->n = sizeof f->host;
+	run_streams();
+	free(stage->scratch);
+	stage_free(stage);
+}
+
+static bool cut(struct fixture *f)
+{
+	char why[WHY_BYTES];
+
+	assert_int_equal(op_check(&f->op.args, why), 0);
+	return op_cut_growing(&f->op.args, 2 + (unsigned)pick(12), pick(2) ? 1 : 3, &f->op.cut);
+}
+
+static void products_are_right(void **state)
+{
+	static struct fixture f;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (unsigned round = 0; round < 2000; round++) {
+		uint64_t m = 1 + pick(20), n = 1 + pick(20), k = 1 + pick(20);
+
+		set_up(&f, op_by_name("gemm"), &gemm_cpu_kernels);
+		f.op.args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
+		place(&f, 0, m, k);
+		place(&f, 1, k, n);
+		place(&f, 2, m, n);
+		if (!cut(&f))
+			continue;
+		check(&f);
+		assert_int_equal(bytes_up, bytes_of(&f, 0) + bytes_of(&f, 1) +
+		                               (f.op.args.params.gemm.beta != 0 ? bytes_of(&f, 2) : 0));
+		assert_int_equal(bytes_down, bytes_of(&f, 2));
+	}
+}
+
+/* In place, too. */
+static void sums_are_right(void **state)
+{
+	static struct fixture f;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (unsigned round = 0; round < 2000; round++) {
+		uint64_t rows = 1 + pick(20), cols = 1 + pick(20);
+		bool in_place = pick(2);
+
+		set_up(&f, op_by_name("add"), &add_cpu_kernels);
+		for (unsigned v = 0; v < 3; v++)
+			place(&f, v, rows, cols);
+		if (in_place)
+			f.op.args.views[2] = f.op.args.views[0];
+		if (!cut(&f))
+			continue;
+		check(&f);
+		assert_int_equal(bytes_down, bytes_of(&f, 2));
+	}
+}
+
+/* ---- Plans ---- */
+
+static double flops_per_ns;
+static bool whole_only;
+
+static bool supports(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "is a part";
+	return !whole_only || view_elements(op_output_const(args)) == 8192 * 8192;
+}
+
+static double time_ns(const struct op_args *args)
+{
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	return cost.flops / flops_per_ns;
+}
+
+static const struct kernel_list *kernels_of(const struct op *op)
+{
+	static const struct kernel kernel = {.name = "it", .supports = supports, .time_ns = time_ns};
+	static const struct kernel_list list = {&kernel, 1};
+
+	(void)op;
+	return &list;
+}
+
+struct planned {
+	double us;
+	struct op_cut cut;
+};
+
+/* Products of f32, one behind the other, from and to this memory. */
+static struct planned plan_products(unsigned n_ops, uint64_t n, struct memory *memory)
+{
+	const struct planner planner = {.kernels = kernels_of,
+	                                .dev = memory->owner,
+	                                .info = {.memory_bytes = 1ull << 40,
+	                                         .run_us = 15,
+	                                         .op_us = 3,
+	                                         .kept_workspace_max_bytes = UINT64_MAX,
+	                                         .link_rate = 50e3,
+	                                         .pageable_rate = 10e3,
+	                                         .stream_min_bytes = 2u << 20}};
+	struct run_op both[2];
+	struct run run = {.ops = both, .n_ops = n_ops};
+	struct planned planned;
+	char why[WHY_BYTES];
+
+	for (unsigned i = 0; i < n_ops; i++) {
+		both[i] = (struct run_op){.args.op = op_by_name("gemm"), .pinned = ""};
+		both[i].args.params.gemm.alpha = 1;
+		for (unsigned v = 0; v < 3; v++) {
+			both[i].args.views[v] = (struct view){.dtype = KOPS_F32,
+			                                      .rank = 2,
+			                                      .shape = {n, n},
+			                                      .space = memory,
+			                                      .offset = v * n * n * sizeof(float)};
+			view_make_dense(&both[i].args.views[v]);
+		}
+		assert_int_equal(op_check(&both[i].args, why), 0);
+	}
+	assert_int_equal(plan_run(&planner, &run), 0);
+	planned = (struct planned){run.plan_us, both[0].cut};
+	run_forget_plan(&run);
+	return planned;
+}
+
+static void large_products_are_planned_to_stream(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 32, .pin = MEMORY_PINNED};
+	const double upload_us = 2 * 8192.0 * 8192 * 4 / 50e3;
+	struct planned p;
+
+	(void)state;
+	whole_only = false;
+	flops_per_ns = 200e3; /* 5.5 ms: half as long as the uploads take */
+	p = plan_products(1, 8192, &memory);
+	assert_true(p.cut.grows && p.cut.n_parts > 4);
+	assert_true(p.us > upload_us && p.us < 1.3 * upload_us);
+	/* Where computing takes much longer, transfers are nearly hidden. */
+	flops_per_ns = 40e3;
+	p = plan_products(1, 8192, &memory);
+	assert_true(p.cut.grows && p.us < 1.2 * 2 * 8192.0 * 8192 * 8192 / 40e6);
+}
+
+static void other_runs_are_planned_as_a_whole(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 32, .pin = MEMORY_PINNED}, resident = memory,
+	              pageable = memory;
+
+	(void)state;
+	whole_only = false;
+	flops_per_ns = 200e3;
+	resident.owner = &resident;
+	pageable.pin = MEMORY_PAGEABLE;
+	assert_false(plan_products(1, 8192, &resident).cut.grows);
+	assert_false(plan_products(1, 8192, &pageable).cut.grows);
+	assert_false(plan_products(1, 128, &memory).cut.grows);
+	assert_false(plan_products(2, 8192, &memory).cut.grows);
+	whole_only = true;
+	assert_false(plan_products(1, 8192, &memory).cut.grows);
+}
+
+/* Others wait for a part. */
+static void parts_of_streamed_runs_are_short(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 32, .pin = MEMORY_PINNED};
+
+	(void)state;
+	whole_only = false;
+	for (flops_per_ns = 1e3; flops_per_ns < 300e3; flops_per_ns *= 1.5) {
+		struct planned p = plan_products(1, 8192, &memory);
+
+		assert_true(p.cut.share * p.us <= 1.01 * PART_US);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(products_are_right),
+	    cmocka_unit_test(sums_are_right),
+	    cmocka_unit_test(large_products_are_planned_to_stream),
+	    cmocka_unit_test(other_runs_are_planned_as_a_whole),
+	    cmocka_unit_test(parts_of_streamed_runs_are_short),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
