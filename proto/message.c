@@ -636,7 +636,7 @@ int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len)
 {
 	struct iovec iov = {.iov_base = data, .iov_len = MESSAGE_BYTES_MAX};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	ssize_t n = peek(sock, &msg);
+	ssize_t n = peek(sock, &msg), taken;
 
 	if (n < 0)
 		return socket_error();
@@ -646,8 +646,11 @@ int message_recv_bytes(int sock, uint8_t *data, size_t *ret_len)
 		return KOPS_E_PROTOCOL;
 	if (msg.msg_flags & MSG_CTRUNC)
 		return KOPS_E_FD;
-	while (recv(sock, NULL, 0, MSG_DONTWAIT) < 0 && errno == EINTR)
-		;
+	do
+		taken = recv(sock, NULL, 0, MSG_DONTWAIT);
+	while (taken < 0 && errno == EINTR);
+	if (taken < 0) /* it is still there, and comes again */
+		return socket_error();
 	*ret_len = (size_t)n;
 	return 0;
 }

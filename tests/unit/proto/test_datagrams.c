@@ -36,6 +36,17 @@ ssize_t send(int fd, const void *data, size_t bytes, int flags)
 	return error ? -1 : sendto(fd, data, bytes, flags, NULL, 0);
 }
 
+static int recv_error; /* of the next recv() */
+
+ssize_t recv(int fd, void *data, size_t bytes, int flags)
+{
+	int error = recv_error;
+
+	recv_error = 0;
+	errno = error;
+	return error ? -1 : recvfrom(fd, data, bytes, flags, NULL, NULL);
+}
+
 struct pair {
 	int a, b;
 };
@@ -252,6 +263,25 @@ static void test_no_memory_just_now_is_busy(void **state)
 	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), 0);
 }
 
+/* Else it would be handled twice. */
+static void test_what_cannot_be_taken_stays(void **state)
+{
+	struct pair *pair = *state;
+	uint8_t data[MESSAGE_BYTES_MAX];
+	size_t len = 9;
+
+	assert_int_equal(message_send(pair->a, BYTES("hello"), NULL, 0), 0);
+	recv_error = ENOMEM;
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_BUSY);
+	recv_error = EIO;
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_SYSTEM);
+	assert_int_equal(len, 9);
+	recv_error = EINTR;
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), 0);
+	assert_int_equal(len, 5);
+	assert_int_equal(message_recv_bytes(pair->b, data, &len), KOPS_E_BUSY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -263,6 +293,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_peer_gone, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_full_socket_is_busy, pair_open, pair_close),
 	    cmocka_unit_test_setup_teardown(test_no_memory_just_now_is_busy, pair_open, pair_close),
+	    cmocka_unit_test_setup_teardown(test_what_cannot_be_taken_stays, pair_open, pair_close),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
