@@ -111,10 +111,12 @@ static void give_up(kops *k, int status, const char *why)
 	client_job_fail(k, status, why);
 }
 
+/* The ring goes first: an end that is taken from now on would be of a job whose output is no longer ours. */
 static void violation(kops *k, const char *phrase)
 {
 	char why[CLIENT_WHY_BYTES];
 	snprintf(why, sizeof why, "protocol violation between kopsd and libkops: %s", phrase);
+	client_ring_close(k);
 	client_buffer_distrust(k);
 	give_up(k, KOPS_E_PROTOCOL, why);
 }
@@ -131,11 +133,9 @@ bool client_session_take_ends(kops *k)
 		if (client_is_copy(k)) /* a callback forked */
 			return true;
 	}
-	if (!phrase)
-		return any;
-	client_ring_close(k); /* first, so that no callback looks at the ring again */
-	violation(k, phrase);
-	return true;
+	if (phrase)
+		violation(k, phrase);
+	return any || phrase;
 }
 
 /* ---- Connecting ---- */

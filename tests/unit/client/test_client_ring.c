@@ -386,6 +386,34 @@ static void test_a_run_that_ends_twice(void **state)
 	check_wrong_ends(*state, one_that_ends_twice);
 }
 
+static void script_wrong_reply(struct fake *f)
+{
+	begin(f);
+	uint64_t first = run_id(f, 0), second = run_id(f, 1);
+	fake_answer(f, second + 4096, 0, "");
+	write_end(0, first);
+	write_end(1, second);
+	ring_store(&memory->end_tail, 2);
+	fake_reach(f, 1);
+	while (fake_read(f))
+		;
+}
+
+/* The memory that the jobs wrote is the client's no more: they did not succeed. */
+static void test_ends_behind_a_wrong_reply(void **state)
+{
+	struct fake *f = *state;
+	kops_job *jobs[JOBS];
+	fake_start(f, script_wrong_reply);
+	kops *k = open_jobs(f, jobs);
+	submit_all(jobs);
+	assert_true(fake_wait(f, 1));
+	assert_int_equal(kops_process(k), KOPS_E_PROTOCOL);
+	for (unsigned i = 0; i < JOBS; i++)
+		assert_int_equal(kops_wait(jobs[i], 0), KOPS_E_PROTOCOL);
+	stop(f, k);
+}
+
 /* ---- Daemons that die, or write anything ---- */
 
 static void script_death(struct fake *f)
@@ -500,6 +528,7 @@ int main(void)
 	    TEST(test_a_tail_that_goes_back),
 	    TEST(test_an_end_of_nothing),
 	    TEST(test_a_run_that_ends_twice),
+	    TEST(test_ends_behind_a_wrong_reply),
 	    TEST(test_a_death_with_runs_out),
 	    TEST(test_a_run_when_the_socket_is_lost),
 	    TEST(test_a_daemon_that_writes_anything),
