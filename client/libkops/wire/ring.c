@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "libkops/base/base.h"
+#include "libkops/wire/link.h"
 #include "libkops/wire/ring.h"
 #include "libkops/wire/wire.h"
 
@@ -74,7 +75,8 @@ static void wake_daemon(kops *k)
 
 	request.body_case = KOPS__V1__REQUEST__BODY_WAKE;
 	request.wake = &wake;
-	client_send_silent(k, &request);
+	if (client_send_silent(k, &request) < 0) /* out of memory: kopsd would sleep on */
+		client_link_broken(k);
 }
 
 bool client_ring_put(kops *k, uint64_t prepared, uint64_t id)

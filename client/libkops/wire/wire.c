@@ -96,12 +96,12 @@ int client_send_request(kops *k, const Kops__V1__Request *request, const struct 
 	return client_send(k, k->wire.data, len, fd, NULL);
 }
 
-void client_send_silent(kops *k, Kops__V1__Request *request)
+int client_send_silent(kops *k, Kops__V1__Request *request)
 {
 	if (k->link.state != LINK_UP && k->link.state != LINK_GREETING)
-		return;
+		return 0;
 	request->id = client_new_id(k, CLIENT_SILENT);
-	client_send_request(k, request, NULL);
+	return client_send_request(k, request, NULL);
 }
 
 bool client_wire_flush(kops *k)

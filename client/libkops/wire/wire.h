@@ -20,8 +20,9 @@ int client_send(kops *k, const uint8_t *data, size_t len, const struct descripto
 /* Packs into wire.data and sends. */
 int client_send_request(kops *k, const Kops__V1__Request *request, const struct descriptor *fd);
 
-/* Sends a request whose answer does not matter, such as Drop or Cancel. Does nothing without a connection. */
-void client_send_silent(kops *k, Kops__V1__Request *request);
+/* Sends a request whose answer does not matter, such as Drop or Cancel. Does nothing without a connection.
+ * Returns what client_send() does; most callers can do without the request too. */
+int client_send_silent(kops *k, Kops__V1__Request *request);
 
 void client_outbox_clear(kops *k);
 
