@@ -1,15 +1,16 @@
 /*
- * fail_call: preloaded into a program, it makes one call of a function fail with an errno that the function
- * really has. scripts/torture uses it. Environment:
+ * fail_call: preloaded into a program, it makes calls of functions fail, each once, with an errno that the
+ * function really has. scripts/torture uses it. Environment:
  *
- *   TORTURE_PROGRAM   acts only in processes of this name, and counts calls from main() on
+ *   TORTURE_PROGRAM   acts only in processes whose name starts with this, and counts calls from main() on
  *   TORTURE_SKIP      a part of a name: calls out of this file of code do not count. Some libraries, such as
  *                     OpenBLAS, end the process themselves.
- *   TORTURE_LOG       a file that gets a line "path FUNCTION NUMBER HASH" for each new path, "failed FUNCTION
- *                     NUMBER HASH" with the callers for the failed call, and finally "total FUNCTION CALLS"
- *   TORTURE_FUNCTION  the function of which one call fails
- *   TORTURE_NTH       the number of that call, from 1 on; or
- *   TORTURE_PATH      the hash of a path, whose first call fails
+ *   TORTURE_LOG       a file that gets a line "path FUNCTION NUMBER HASH FILE OFFSET" for each new path,
+ *                     "failed FUNCTION NUMBER HASH" with the callers for each failed call, and finally "total
+ *                     FUNCTION CALLS". A program and its children share it, and LOG.state beside it
+ *   TORTURE_PATHS     the hashes of paths, with commas between; the first call of each fails
+ *   TORTURE_FUNCTION  or else the function of which one call fails, and
+ *   TORTURE_NTH       the number of that call, from 1 on
  *
  * A path is the function and its callers, by their places in the code, wherever that was loaded. It is the same
  * in every run, while numbers depend on how threads interleave.
@@ -20,11 +21,15 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <link.h>
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,8 +39,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -45,7 +52,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, LINE_BYTES = 256 };
+enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, CHOSEN = 4, LINE_BYTES = 256 };
 
 /* The functions that can fail: NAME, errno. Functions that never fail in the kernel or glibc are not listed. */
 #define FUNCTIONS                                                                                              \
@@ -114,7 +121,29 @@ enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, LINE_BYTES = 256 
 	X(readlink, ENOMEM)                                                                                    \
 	X(getrandom, EAGAIN)                                                                                   \
 	X(getpwnam, EMFILE)                                                                                    \
-	X(getgrnam, EMFILE)
+	X(getgrnam, EMFILE)                                                                                    \
+	X(fork, EAGAIN)                                                                                        \
+	X(posix_spawn, EAGAIN)                                                                                 \
+	X(posix_spawn_file_actions_init, ENOMEM)                                                               \
+	X(posix_spawn_file_actions_adddup2, ENOMEM)                                                            \
+	X(posix_fallocate, ENOSPC)                                                                             \
+	X(fdopendir, ENOMEM)                                                                                   \
+	X(scandir, EMFILE)                                                                                     \
+	X(fgets, EIO)                                                                                          \
+	X(__getdelim, EIO)                                                                                     \
+	X(fflush, ENOSPC)                                                                                      \
+	X(newlocale, ENOMEM)                                                                                   \
+	X(dlopen, ENOMEM)                                                                                      \
+	X(access, EACCES)                                                                                      \
+	X(execv, ENOMEM)                                                                                       \
+	X(ioctl, ENOTTY)                                                                                       \
+	X(getsockname, ENOBUFS)                                                                                \
+	X(sched_getaffinity, EINVAL)                                                                           \
+	X(sched_setaffinity, EINVAL)                                                                           \
+	X(setrlimit, EPERM)                                                                                    \
+	X(rmdir, EROFS)                                                                                        \
+	X(mremap, ENOMEM)                                                                                      \
+	X(getcwd, ENOENT)
 
 enum function {
 #define X(name, error) F_##name,
@@ -134,37 +163,48 @@ static const struct {
 
 /* A file of code and its load address. */
 struct object {
+	const char *name; /* "": the program */
 	uintptr_t start, end;
 	uint64_t name_hash;
 	bool skipped;
 };
 
+/* A program and its children share this, so that a call fails in one of them only. */
+static struct state {
+	uint64_t paths[PATHS]; /* hashes of known paths; 0: free */
+	unsigned calls[N_FUNCTIONS];
+	bool have_failed[CHOSEN];
+} * state;
+
 static struct object objects[OBJECTS];
 static unsigned n_objects;
-static uint64_t paths[PATHS]; /* hashes of known paths; 0: free */
-static unsigned calls[N_FUNCTIONS];
 static bool is_armed;
-static int log_fd = -1;
-static const char *chosen, *skip;
+static const char *log_path, *chosen, *skip;
 static unsigned long chosen_nth;
-static uint64_t chosen_path;
-static bool has_failed;
+static uint64_t chosen_paths[CHOSEN]; /* 0: none */
 static _Thread_local __attribute__((tls_model("initial-exec"))) bool is_inside;
 
 /* ---- The log; uses system calls, since it may be within any function ---- */
+
+/* Opens the log for each line, since a program may close descriptors that it does not know. */
+static int open_log(void)
+{
+	return log_path ? (int)syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+}
 
 static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
 {
 	char line[LINE_BYTES];
 	va_list args;
-	int n;
+	int n, fd = open_log();
 
-	if (log_fd < 0)
+	if (fd < 0)
 		return;
 	va_start(args, format);
 	n = vsnprintf(line, sizeof line, format, args);
 	va_end(args);
-	syscall(SYS_write, log_fd, line, (size_t)n);
+	syscall(SYS_write, fd, line, (size_t)n);
+	syscall(SYS_close, fd);
 }
 
 /* ---- Paths ---- */
@@ -182,6 +222,14 @@ static uint64_t hash_text(const char *text)
 	for (; *text; text++)
 		hash = mix(hash, (unsigned char)*text);
 	return hash;
+}
+
+static const struct object *object_of(const void *address)
+{
+	for (unsigned i = 0; i < n_objects; i++)
+		if ((uintptr_t)address >= objects[i].start && (uintptr_t)address < objects[i].end)
+			return &objects[i];
+	return NULL;
 }
 
 static int add_object(struct dl_phdr_info *info, size_t size, void *unused)
@@ -204,19 +252,14 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *unused)
 		if (info->dlpi_addr + p->p_vaddr + p->p_memsz > o->end)
 			o->end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
 	}
+	if (object_of((const void *)o->start))
+		return 0;                         /* already known */
 	base = base ? base + 1 : info->dlpi_name; /* "" is the program */
+	o->name = base;
 	o->name_hash = hash_text(base);
 	o->skipped = skip && *skip && strstr(*base ? base : program_invocation_short_name, skip);
 	n_objects++;
 	return 0;
-}
-
-static const struct object *object_of(const void *address)
-{
-	for (unsigned i = 0; i < n_objects; i++)
-		if ((uintptr_t)address >= objects[i].start && (uintptr_t)address < objects[i].end)
-			return &objects[i];
-	return NULL;
 }
 
 static bool is_ours(const struct object *o)
@@ -224,8 +267,8 @@ static bool is_ours(const struct object *o)
 	return o && (uintptr_t)functions >= o->start && (uintptr_t)functions < o->end;
 }
 
-/* Returns 0 if this call does not count. */
-static uint64_t path_of_call(enum function function)
+/* Returns 0 if this call does not count. ret_from: the call's return address. */
+static uint64_t path_of_call(enum function function, const void **ret_from)
 {
 	void *frames[FRAMES];
 	int n = backtrace(frames, FRAMES), depth = 0;
@@ -236,6 +279,8 @@ static uint64_t path_of_call(enum function function)
 
 		if (is_ours(o))
 			continue;
+		if (depth == 0)
+			*ret_from = frames[i];
 		if (depth++ == 0 && o && o->skipped)
 			return 0;
 		hash = mix(hash, o ? mix(o->name_hash, (uintptr_t)frames[i] - o->start) : 3);
@@ -246,7 +291,7 @@ static uint64_t path_of_call(enum function function)
 static bool is_new(uint64_t path)
 {
 	for (unsigned i = 0; i < PATHS; i++) {
-		uint64_t *place = &paths[(path + i) % PATHS], none = 0;
+		uint64_t *place = &state->paths[(path + i) % PATHS], none = 0;
 
 		if (__atomic_compare_exchange_n(place, &none, path, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			return true;
@@ -256,30 +301,55 @@ static bool is_new(uint64_t path)
 	return false;
 }
 
-/* Returns true if this call must fail. */
+static void note_path(enum function function, unsigned number, uint64_t path, const void *from)
+{
+	const struct object *o = object_of(from);
+
+	note("path %s %u %016llx %s %#lx\n", functions[function].name, number, (unsigned long long)path,
+	     o && *o->name ? o->name : "program", o ? (uintptr_t)from - o->start : 0);
+}
+
+static void note_failure(enum function function, unsigned number, uint64_t path)
+{
+	void *frames[FRAMES];
+	int fd;
+
+	note("failed %s %u %016llx\n", functions[function].name, number, (unsigned long long)path);
+	fd = open_log();
+	if (fd < 0)
+		return;
+	backtrace_symbols_fd(frames, backtrace(frames, FRAMES), fd);
+	syscall(SYS_close, fd);
+}
+
+/* Returns the index of the call among those chosen, or -1. */
+static int find_chosen(enum function function, unsigned number, uint64_t path)
+{
+	if (chosen && number == chosen_nth && strcmp(chosen, functions[function].name) == 0)
+		return 0;
+	for (int i = 0; i < CHOSEN; i++)
+		if (path == chosen_paths[i])
+			return i;
+	return -1;
+}
+
 static bool counts_and_fails(enum function function)
 {
-	uint64_t path = path_of_call(function);
-	bool first, fails = false;
+	const void *from = NULL;
+	uint64_t path = path_of_call(function, &from);
 	unsigned number;
+	int i;
 
 	if (path == 0)
 		return false;
-	number = __atomic_add_fetch(&calls[function], 1, __ATOMIC_RELAXED);
-	first = is_new(path);
-	if (first)
-		note("path %s %u %016llx\n", functions[function].name, number, (unsigned long long)path);
-	if (chosen && strcmp(chosen, functions[function].name) == 0 && !has_failed)
-		fails = chosen_path ? path == chosen_path : number == chosen_nth;
-	if (fails) {
-		void *frames[FRAMES];
-
-		has_failed = true;
-		note("failed %s %u %016llx\n", functions[function].name, number, (unsigned long long)path);
-		if (log_fd >= 0)
-			backtrace_symbols_fd(frames, backtrace(frames, FRAMES), log_fd);
-	}
-	return fails;
+	number = __atomic_add_fetch(&state->calls[function], 1, __ATOMIC_RELAXED);
+	if (is_new(path))
+		note_path(function, number, path, from);
+	i = find_chosen(function, number, path);
+	if (i < 0 || __atomic_exchange_n(&state->have_failed[i], true, __ATOMIC_RELAXED))
+		return false;
+	note_failure(function, number, path);
+	return true;
 }
 
 static bool fails(enum function function)
@@ -300,27 +370,55 @@ static bool fails(enum function function)
 
 static int (*main_of_program)(int, char **, char **);
 
+static int create(const char *path)
+{
+	return (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+}
+
+/* Creates the log and its state, unless the parent process did. Returns true on success. */
+static bool open_state(void)
+{
+	char path[PATH_MAX];
+	void *mapped;
+	int fd;
+
+	syscall(SYS_close, create(log_path));
+	snprintf(path, sizeof path, "%s.state", log_path);
+	fd = create(path);
+	if (fd < 0 || syscall(SYS_ftruncate, fd, sizeof *state) < 0)
+		return false;
+	mapped = mmap(NULL, sizeof *state, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	syscall(SYS_close, fd);
+	state = mapped == MAP_FAILED ? NULL : mapped;
+	return state;
+}
+
+static void read_chosen_paths(const char *text)
+{
+	char *end;
+
+	for (unsigned i = 0; text && *text && i < CHOSEN; i++) {
+		chosen_paths[i] = strtoull(text, &end, 16);
+		text = *end ? end + 1 : end;
+	}
+}
+
 /* Counts calls from here on, since main() begins. */
 static int armed_main(int argc, char **argv, char **environment)
 {
-	const char *program = getenv("TORTURE_PROGRAM"), *log = getenv("TORTURE_LOG"), *text;
+	const char *program = getenv("TORTURE_PROGRAM"), *text;
 	void *frame[1];
 
-	if (program && strcmp(program, program_invocation_short_name) == 0) {
+	log_path = getenv("TORTURE_LOG");
+	if (program && log_path && strncmp(program, program_invocation_short_name, strlen(program)) == 0) {
 		backtrace(frame, 1); /* loads the library that it needs */
 		skip = getenv("TORTURE_SKIP");
 		chosen = getenv("TORTURE_FUNCTION");
 		text = getenv("TORTURE_NTH");
 		chosen_nth = text ? strtoul(text, NULL, 10) : 0;
-		text = getenv("TORTURE_PATH");
-		chosen_path = text ? strtoull(text, NULL, 16) : 0;
+		read_chosen_paths(getenv("TORTURE_PATHS"));
 		dl_iterate_phdr(add_object, NULL);
-		log_fd = log ? (int)syscall(SYS_openat, AT_FDCWD, log,
-		                            O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)
-		             : -1;
-		if (log_fd >= 0)
-			log_fd = (int)syscall(SYS_fcntl, log_fd, F_DUPFD_CLOEXEC, 500);
-		is_armed = true;
+		is_armed = open_state();
 	}
 	return main_of_program(argc, argv, environment);
 }
@@ -339,10 +437,12 @@ int __libc_start_main(int (*program)(int, char **, char **), int argc, char **ar
 
 static __attribute__((destructor)) void end(void)
 {
+	if (!is_armed)
+		return;
 	is_armed = false;
 	for (unsigned i = 0; i < N_FUNCTIONS; i++)
-		if (calls[i] > 0)
-			note("total %s %u\n", functions[i].name, calls[i]);
+		if (state->calls[i] > 0)
+			note("total %s %u\n", functions[i].name, state->calls[i]);
 }
 
 /* ---- The functions ---- */
@@ -473,8 +573,106 @@ WRAP(int, fsync, -1, (int fd), (fd))
 WRAP(int, fdatasync, -1, (int fd), (fd))
 WRAP(ssize_t, readlink, -1, (const char *path, char *to, size_t n), (path, to, n))
 WRAP(ssize_t, getrandom, -1, (void *to, size_t n, unsigned flags), (to, n, flags))
-WRAP(struct passwd *, getpwnam, NULL, (const char *name), (name))
-WRAP(struct group *, getgrnam, NULL, (const char *name), (name))
+
+/* glibc crashes if it runs out of memory within these two, so what they call does not count. */
+#define WRAP_WHOLE(type, name, failed, parameters, arguments)                                                  \
+	static void *real_##name;                                                                              \
+	type name parameters                                                                                   \
+	{                                                                                                      \
+		bool was_inside = is_inside, has_to_fail = fails(F_##name);                                    \
+		type result = failed;                                                                          \
+                                                                                                               \
+		is_inside = true;                                                                              \
+		if (!has_to_fail)                                                                              \
+			result = REAL(name) arguments;                                                         \
+		is_inside = was_inside;                                                                        \
+		return result;                                                                                 \
+	}
+
+WRAP_WHOLE(struct passwd *, getpwnam, NULL, (const char *name), (name))
+WRAP_WHOLE(struct group *, getgrnam, NULL, (const char *name), (name))
+
+WRAP(pid_t, fork, -1, (void), ())
+WRAP(int, posix_spawn, EAGAIN,
+     (pid_t * pid, const char *path, const posix_spawn_file_actions_t *actions,
+      const posix_spawnattr_t *attributes, char *const argv[], char *const environment[]),
+     (pid, path, actions, attributes, argv, environment))
+WRAP(int, posix_spawn_file_actions_init, ENOMEM, (posix_spawn_file_actions_t * actions), (actions))
+WRAP(int, posix_spawn_file_actions_adddup2, ENOMEM, (posix_spawn_file_actions_t * actions, int from, int to),
+     (actions, from, to))
+WRAP(int, posix_fallocate, ENOSPC, (int fd, off_t from, off_t n), (fd, from, n))
+WRAP(DIR *, fdopendir, NULL, (int fd), (fd))
+WRAP(int, scandir, -1,
+     (const char *path, struct dirent ***list, int (*wanted)(const struct dirent *),
+      int (*compare)(const struct dirent **, const struct dirent **)),
+     (path, list, wanted, compare))
+WRAP(int, fflush, -1, (FILE * file), (file))
+WRAP(locale_t, newlocale, NULL, (int mask, const char *name, locale_t base), (mask, name, base))
+WRAP(int, access, -1, (const char *path, int mode), (path, mode))
+WRAP(int, execv, -1, (const char *path, char *const argv[]), (path, argv))
+WRAP(int, getsockname, -1, (int fd, struct sockaddr *address, socklen_t *n), (fd, address, n))
+WRAP(int, sched_getaffinity, -1, (pid_t pid, size_t n, cpu_set_t *set), (pid, n, set))
+WRAP(int, sched_setaffinity, -1, (pid_t pid, size_t n, const cpu_set_t *set), (pid, n, set))
+WRAP(int, setrlimit, -1, (__rlimit_resource_t what, const struct rlimit *limit), (what, limit))
+WRAP(int, rmdir, -1, (const char *path), (path))
+WRAP(char *, getcwd, NULL, (char *to, size_t n), (to, n))
+
+/* Callers tell an error from the end of a file by its error flag, so this sets the flag. */
+static bool read_fails(enum function function, FILE *file)
+{
+	if (!fails(function))
+		return false;
+	fputc(0, file); /* an error, since the file is open for reading only */
+	errno = functions[function].error;
+	return true;
+}
+
+static void *real_fgets;
+char *fgets(char *to, int n, FILE *file)
+{
+	return read_fails(F_fgets, file) ? NULL : REAL(fgets)(to, n, file);
+}
+
+static void *real___getdelim;
+ssize_t __getdelim(char **line, size_t *capacity, int delimiter, FILE *file)
+{
+	return read_fails(F___getdelim, file) ? -1 : REAL(__getdelim)(line, capacity, delimiter, file);
+}
+
+static void *real_dlopen;
+void *dlopen(const char *path, int flags)
+{
+	/* The real function must fail too, so that dlerror() has a reason. */
+	void *handle = REAL(dlopen)(fails(F_dlopen) ? "/nonexistent" : path, flags);
+
+	if (is_armed)
+		dl_iterate_phdr(add_object, NULL);
+	return handle;
+}
+
+static void *real_mremap;
+void *mremap(void *from, size_t old_n, size_t new_n, int flags, ...)
+{
+	va_list args;
+	void *to;
+
+	va_start(args, flags);
+	to = va_arg(args, void *);
+	va_end(args);
+	return fails(F_mremap) ? MAP_FAILED : REAL(mremap)(from, old_n, new_n, flags, to);
+}
+
+static void *real_ioctl;
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list args;
+	void *argument;
+
+	va_start(args, request);
+	argument = va_arg(args, void *);
+	va_end(args);
+	return fails(F_ioctl) ? -1 : REAL(ioctl)(fd, request, argument);
+}
 
 /* Modifying and removing need no resources, so only adding fails. */
 static void *real_epoll_ctl;

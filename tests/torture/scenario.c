@@ -3,6 +3,8 @@
  *
  *     scenario SOCKET strict|lenient
  *
+ * It finds the socket by its path, by its name in the current folder, and as kopsd.sock in $XDG_RUNTIME_DIR.
+ *
  * lenient: one call fails somewhere, so a step may end with an error of kops; steps that depend on it are
  * skipped. strict: each step must succeed. Exit status 0: all is well. 1: a wrong result, an error that is not
  * kops's, has no sentence, or is not allowed. A reply that never comes (KOPS_E_TIMEOUT) is never allowed.
@@ -15,13 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <fcntl.h>
 
 #include "kops.h"
+#include "libkops/api/python.h"
 
-enum { SIDE = 24, RUNS = 6, TIMEOUT_MS = 30000, LARGE = 1 << 20 };
+enum { SIDE = 24, RUNS = 6, TIMEOUT_MS = 30000, LARGE = 1 << 20, HUGE = 8 << 20 };
 
 static bool is_strict;
 static bool is_bad;
@@ -224,12 +228,13 @@ static void prepare_and_cancel(kops *k, kops_buffer *a, kops_buffer *y)
 	kops_job_free(job);
 }
 
-/* Copies into RESIDENT memory, adds that to itself, and copies it back. */
+/* Copies into RESIDENT memory, adds that to itself, and copies it back. The buffer is large enough for huge
+ * pages. */
 static void use_resident(kops *k, kops_buffer *a, kops_buffer *y)
 {
 	kops_buffer *there = NULL;
 
-	if (!call(k, "resident", kops_alloc(k, SIDE * SIDE * 4, KOPS_RESIDENT, NULL, &there)))
+	if (!call(k, "resident", kops_alloc(k, HUGE, KOPS_RESIDENT, NULL, &there)))
 		return;
 	memset(kops_data(y), 0xff, SIDE * SIDE * 4);
 	if (call(k, "copy", kops_copy(k, matrix(a), matrix(there))) &&
@@ -237,6 +242,38 @@ static void use_resident(kops *k, kops_buffer *a, kops_buffer *y)
 	    call(k, "copy back", kops_copy(k, matrix(there), matrix(y))))
 		expect("resident", kops_data(y), SIDE * SIDE, doubled);
 	kops_free(there);
+}
+
+/* A child of fork() maps the buffer, unless the system refuses. */
+static void inherit(kops_buffer *a)
+{
+	const float *x;
+	int status = -1;
+	pid_t child;
+
+	fill(a, at_a);
+	child = fork();
+	if (child == 0) {
+		x = kops_inherit(a);
+		if (x)
+			expect("inherit", x, SIDE * SIDE, at_a);
+		_exit(is_bad);
+	}
+	if (child > 0 && (waitpid(child, &status, 0) != child || status != 0))
+		complain("inherit: the child ended with status %#x", (unsigned)status);
+}
+
+/* Keeps the memory as NumPy needs it when its handle is closed. */
+static void keep_private(kops *k)
+{
+	kops_buffer *buffer = lend(k, SIDE * SIDE * 4);
+
+	if (!buffer)
+		return;
+	fill(buffer, at_b);
+	if (call(k, "keep_private", kops_python_keep_private(buffer)))
+		expect("keep_private", kops_data(buffer), SIDE * SIDE, at_b);
+	kops_free(buffer);
 }
 
 /* Works like an event loop. */
@@ -294,36 +331,41 @@ static void use(kops *k)
 		prepare_and_cancel(k, a, y);
 		use_resident(k, a, y);
 		start_and_process(k, a);
+		inherit(a);
 	}
+	keep_private(k);
 	ask(k);
 	kops_free(a);
 	kops_free(b);
 	kops_free(y);
 }
 
-static void open_and_use(const char *socket, unsigned n)
+static void open_and_use(const char *socket, const char *name, const char *socket_within)
 {
 	const kops_options options = {
-	    .size = sizeof options, .socket = socket, .name = "scenario", .timeout_ms = TIMEOUT_MS};
+	    .size = sizeof options, .socket = socket, .name = name, .timeout_ms = TIMEOUT_MS};
 	char why[256] = "";
 	kops *k;
 
 	if (!step("open", kops_open(&k, &options, why, sizeof why), why))
 		return;
-	if (n > 1)
-		open_and_use(socket, n - 1);
+	if (socket_within)
+		open_and_use(socket_within, name, NULL);
 	use(k);
 	kops_close(k);
 }
 
 int main(int argc, char **argv)
 {
-	if (argc != 3) {
-		fprintf(stderr, "usage: scenario SOCKET strict|lenient\n");
+	const char *name = argc == 3 ? strrchr(argv[1], '/') : NULL;
+
+	if (!name) {
+		fprintf(stderr, "usage: scenario /FOLDER/kopsd.sock strict|lenient\n");
 		return 2;
 	}
 	is_strict = strcmp(argv[2], "strict") == 0;
-	open_and_use(argv[1], 2);
-	open_and_use(argv[1], 1);
+	close(STDIN_FILENO); /* libkops must not use its number */
+	open_and_use(argv[1], "scenario", name + 1);
+	open_and_use(NULL, "", NULL);
 	return is_bad;
 }

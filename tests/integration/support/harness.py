@@ -106,13 +106,14 @@ class Daemon:
             for key, value in self.settings.items():
                 print(key.replace("_", "-"), "=", value, file=f)
 
-    def spawn(self, wrapper=(), stderr=None, **env):
+    def spawn(self, wrapper=(), stderr=None, pass_fds=(), **env):
         """wrapper: a command that runs the one which follows it. stderr: where it goes instead of the log."""
         self.write_config()
         env = {**{k: v for k, v in os.environ.items() if not k.startswith(CLEAN_ENV)}, **env}
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen([*wrapper, KOPSD, "--config", self.config, "--socket", self.socket],
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=stderr or log, env=env)
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=stderr or log, env=env,
+                                            pass_fds=pass_fds)
         return self
 
     def spawn_in(self, cgroup_procs, **env):
