@@ -18,7 +18,7 @@
 #include "host_memory.h"
 #include "log.h"
 #include "notify.h"
-#include "session/request.h"
+#include "session/sessions.h"
 #include "session/verbs.h"
 #include "share/watch.h"
 
@@ -459,10 +459,6 @@ static void init_sessions(struct server *s)
 {
 	s->sessions.engine = &s->engine;
 	s->sessions.started_ns = clock_ns();
-	s->sessions.handle = request_handle;
-	s->sessions.take_runs = request_take_runs;
-	s->sessions.resume = request_resume;
-	s->sessions.abandon = request_abandon;
 	s->sessions.sensors.engine = &s->engine;
 	idmap_choose_key();
 	pings_init(&s->sessions);

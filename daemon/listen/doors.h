@@ -8,7 +8,7 @@
 #define KOPS_DOORS_H
 
 #include "listen/user_sockets.h"
-#include "session/session.h"
+#include "session/sessions.h"
 
 /* For 64 users, if there are descriptors for that, and one that libuv has not released yet. */
 #define DOORS_PLACES 65u

@@ -1,13 +1,21 @@
-/* ending.c: frees a session's objects step by step. A client may have left thousands of buffers and jobs. */
+#include "session/ending.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "dispatch/dispatch.h"
 #include "dispatch/withdraw.h"
 #include "job/buffer.h"
 #include "job/prepared.h"
-#include "session/session.h"
+#include "log.h"
+#include "session/request.h"
 
-static struct session *of_errand(struct errand *errand)
+/* ---- What it had ---- */
+
+static void leave_connection(struct session *s)
 {
-	return container_of(errand, struct session, ending);
+	unread_leave(&s->all->unreads, s->outbox.unread, s->account, s->fd);
+	s->fd = -1;
 }
 
 static bool drop_reply(struct session *s)
@@ -17,7 +25,7 @@ static bool drop_reply(struct session *s)
 	if (!outbox_is_empty(&s->outbox))
 		outbox_drop(&s->outbox);
 	else
-		session_leave_connection(s);
+		leave_connection(s);
 	return true;
 }
 
@@ -79,19 +87,86 @@ static bool drop_buffer(struct session *s)
 	return b || s->buffers.count;
 }
 
-/* The order matters: jobs that end meanwhile are looked up in the maps, and use the ring. */
+/* ---- The end ---- */
+
+static void session_free(struct session *s)
+{
+	account_unref(&s->engine->accounts, s->account);
+	free(s);
+}
+
+static void release_handle(struct session *s)
+{
+	if (--s->open_handles == 0)
+		session_free(s);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+	release_handle(handle->data);
+}
+
+static void ended(struct session *s)
+{
+	struct engine *e = s->engine;
+
+	job_queues_forget(&s->queues);
+	idmap_clear(&s->jobs);
+	idmap_clear(&s->prepared);
+	idmap_clear(&s->buffers);
+	session_close_ring(s);
+	pool_look_soon(e->pool, s->account);
+	e->progress(e);
+	release_handle(s);
+}
+
+/* ended() comes last: jobs that end meanwhile are looked up in the maps, and use the ring. */
 static bool step(struct errand *errand)
 {
-	struct session *s = of_errand(errand);
+	struct session *s = container_of(errand, struct session, ending);
 
 	if (drop_reply(s) || drop_question(s) || forget_drop(s) || forget_alloc(s) || forget_prepared(s) ||
 	    drop_job(s) || drop_buffer(s))
 		return true;
-	session_ended(s);
+	ended(s);
 	return false;
 }
 
-void session_end(struct session *s)
+static void unlist(struct session *s)
 {
+	list_walks_pass(&s->all->walks, &s->link);
+	list_remove(&s->link);
+}
+
+void session_close(struct session *s, const char *why)
+{
+	if (s->state == SESSION_CLOSING)
+		return;
+	if (why && log_may(&s->all->ends))
+		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
+		           (unsigned)s->account->uid, (int)s->pid, why);
+	s->state = SESSION_CLOSING;
+	turns_leave(&s->place);
+	unlist(s);
+	if (s->midway)
+		request_abandon(s);
+	list_walk_end(&s->walk);
+	receivers_forget(&s->all->receivers, &s->receiving);
+	questions_leave(&s->pings);
+	questions_leave(&s->stats);
+	s->account->sessions--;
+	s->engine->accounts.sessions--;
+	if (s->outbox.unread || !outbox_is_empty(&s->outbox))
+		session_shut_down(s); /* the descriptor stays open for now */
+	switch (s->open_handles++) {
+	case 2:
+		uv_close((uv_handle_t *)&s->poll, on_handle_closed);
+		/* fall through */
+	case 1:
+		uv_close((uv_handle_t *)&s->hello_timer, on_handle_closed);
+	}
+	if (outbox_is_empty(&s->outbox)) /* nobody polls it any more */
+		leave_connection(s);
 	errands_add(&s->account->errands, &s->ending, step);
+	s->engine->progress(s->engine);
 }

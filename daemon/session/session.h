@@ -1,11 +1,12 @@
 /*
- * session.h: one client. Datagrams in, replies out; its buffers, queues and jobs. Loop thread only.
+ * session.h: what a session is: one client's connection, buffers, queues and jobs; and how replies leave it.
+ * Loop thread only.
  *
  *     ARRIVED ──first turn──→ GREETING ──Hello──→ OPEN ──→ CLOSING → freed
  *                                 └── timeout, refusal ──────↑
  *
- * A session that is CLOSING is in no list any more. Its client is told by the end of the connection. What it
- * has goes piece by piece, as an errand of its user (ending.c).
+ * The files above it: request.h handles what a client sent, ending.h closes a session, turn.h reads in the
+ * session's turn, sessions.h accepts clients.
  *
  * A reply that the socket does not take waits in the outbox; until it is empty nothing more is read from
  * this client, so a slow reader bounds itself by what it has out; and its user by max-unread-per-uid.
@@ -14,12 +15,12 @@
 #define KOPS_SESSION_H
 
 #include "base/idmap.h"
+#include "base/peer.h"
 #include "job/job.h"
 #include "log.h"
 #include "message.h"
 #include "ring.h"
 #include "session/outbox.h"
-#include "session/peer.h"
 #include "session/questions.h"
 #include "session/sensing.h"
 #include "share/errands.h"
@@ -64,13 +65,6 @@ struct sessions {
 	struct askers pings, stats; /* verb/ping.c, verb/stats.c */
 	struct log_limit refusals;  /* lines about clients that were turned away */
 	struct log_limit ends;      /* and about those whose sessions kopsd ended */
-	/* A datagram lies in desk->in: request_handle(). */
-	int (*handle)(struct session *session, const struct received *received, char why[WHY_BYTES]);
-	/* Of a session with a ring: request_take_runs(). */
-	int (*take_runs)(struct session *session, char why[WHY_BYTES]);
-	/* Of a session that is midway in a request: its next step, or that there will be none. */
-	int (*resume)(struct session *session, char why[WHY_BYTES]);
-	void (*abandon)(struct session *session);
 	/* One request is at work at a time, at this desk; those of others that are midway have theirs. */
 	struct desk *desk, *free_desks[SESSIONS_MIDWAY_MAX];
 	unsigned n_free_desks;
@@ -121,43 +115,37 @@ struct session {
 	struct errand ending;
 };
 
-/* engine, max, started_ns and what is called back are set. */
-void sessions_init(struct sessions *all);
+/* A thread of receivers.h is reading the next datagram. It stays in the socket, which is not watched meanwhile:
+ * the kernel would name it at every look. */
+static inline bool session_is_received_elsewhere(const struct session *session)
+{
+	return session->receiving.is_out && !session->receiving.is_ready;
+}
 
-/* Starts those that receive descriptors; most: that may hang. KOPS_E_SYSTEM with a sentence. */
-int sessions_start_receivers(struct sessions *all, unsigned most, char why[WHY_BYTES]);
+/*
+ * Has the loop look at the socket until session_unwatch(): for room while replies wait in the outbox, else for
+ * something to read. A session whose socket cannot be watched ends in its next turn.
+ */
+void session_watch(struct session *session);
+void session_unwatch(struct session *session);
 
-/* True when nothing is left to answer or to send to anybody. */
-bool sessions_are_quiet(const struct sessions *all);
+/* For turns_init(), which notes itself that the place is unwatched. */
+void session_stop_polling(struct session *session);
 
-/* Settings were reloaded: their users' limits follow them, when all sessions were looked at. Then calls
- * reloaded. */
-void sessions_reload(struct sessions *all, void (*reloaded)(struct sessions *all));
+/* Ends the connection for its client; the descriptor stays open. */
+void session_shut_down(struct session *session);
 
-/* Ends all of them, and does what that leaves to be done on the loop. */
-void sessions_close(struct sessions *all);
-
-/* Takes over an accepted connection, to be opened when its user's turn comes. Its user's account; NULL: it is
- * refused, which the log says, and closed. */
-struct account *session_arrive(struct sessions *all, int fd);
-
-/* Tells a connection for which there is no room why it is about to be closed. */
-void sessions_turn_away(struct sessions *all, int fd, char *why);
+/*
+ * The socket of a session with a ring has a datagram. The client put what is in the ring by now there before it
+ * sent that datagram, so these runs are taken first.
+ */
+void session_mark_runs(struct session *session);
 
 /* Sends one packed reply, with a descriptor of which a copy is made if it must wait (-1: none). Never closes
  * the session. 0, or KOPS_E_QUOTA when nothing was sent, since too many descriptors are under way. */
 int session_send(struct session *session, const uint8_t *data, size_t bytes, int fd);
 
-/* Its memory is unmapped and refunded. Nothing where there is none. */
+/* Unmaps the ring and refunds its memory. Does nothing where there is no ring. */
 void session_close_ring(struct session *session);
-
-/* ending.c: a session that is CLOSING gives up all that it has, and then calls session_ended(). */
-void session_end(struct session *session);
-/* Somebody else closes its connection when that is due. */
-void session_leave_connection(struct session *session);
-void session_ended(struct session *session);
-
-/* Ends the session for a reason, logged once; NULL: the client hung up. Idempotent. */
-void session_close(struct session *session, const char *why);
 
 #endif

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from support import harness, wire  # noqa: E402
 
 ENTRIES_MAX = 3
-DOWN = ["share/turns.c", "session/session.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
+DOWN = ["share/turns.c", "session/turn.c", "session/request.c", "session/verb/submit.c", "session/runs.c", "job/job.c",
         "session/bind.c", "job/plan.c", "dispatch/submit.c", "share/scheduler.c", "dispatch/dispatch.c", "dispatch/admit.c",
         "dispatch/start.c", "device/device.c", "dispatch/back.c", "job/finish.c",
         "session/reply.c"]

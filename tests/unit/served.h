@@ -18,7 +18,9 @@
 #include "job/buffer.h"
 #include "job/prepared.h"
 #include "server.h"
+#include "session/ending.h"
 #include "session/request.h"
+#include "session/sessions.h"
 #include "share/receiver.h"
 
 enum { SERVED_PAGE = 4096 };

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "session/buffers.h"
 #include "session/reply.h"
+#include "session/verb/buffers.h"
 #include "session/verbs.h"
 
 static int send_lent(struct session *session, uint64_t request, const struct buffer *buffer)

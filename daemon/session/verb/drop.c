@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "job/prepared.h"
-#include "session/buffers.h"
 #include "session/reply.h"
+#include "session/verb/buffers.h"
 #include "session/verbs.h"
 
 /* Called when the buffer's memory is released. */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/peer.h"
 #include "log.h"
-#include "session/peer.h"
 #include "session/reply.h"
 #include "session/verbs.h"
 

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "session/buffers.h"
 #include "session/reply.h"
+#include "session/verb/buffers.h"
 #include "session/verbs.h"
 
 /* Checks again, because other sessions of the user may have changed its use. */

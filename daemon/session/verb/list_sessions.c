@@ -1,8 +1,8 @@
 /* verb/list_sessions.c: ListSessions: connected sessions and their jobs. */
 #include "base/clock.h"
 #include "job/job.h"
-#include "session/figures.h"
 #include "session/reply.h"
+#include "session/verb/figures.h"
 #include "session/verbs.h"
 
 struct page {

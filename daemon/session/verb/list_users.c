@@ -1,6 +1,6 @@
 /* verb/list_users.c: ListUsers: what each user has and had. */
-#include "session/figures.h"
 #include "session/reply.h"
+#include "session/verb/figures.h"
 #include "session/verbs.h"
 
 struct page {

@@ -1,7 +1,7 @@
 /* verb/trace.c: Trace: lists the latest jobs that were answered. */
 #include "base/clock.h"
-#include "session/figures.h"
 #include "session/reply.h"
+#include "session/verb/figures.h"
 #include "session/verbs.h"
 
 struct page {

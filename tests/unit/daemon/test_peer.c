@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/peer.h"
 #include "kops_types.h"
-#include "session/peer.h"
 
 #define FIRST_GROUP 2000
 

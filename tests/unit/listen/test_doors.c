@@ -34,7 +34,7 @@ enum {
 	KEPT_MS = 60000, /* how long an unused user's door stays */
 };
 
-/* ---- Replacements of the system's calls, and of session.c's ---- */
+/* ---- Replacements of the system's calls, and of sessions.c's ---- */
 
 static int accept_error; /* 0: connections can be accepted */
 static unsigned accept_errors, endless, accepts;

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "session/figures.h"
+#include "session/verb/figures.h"
 #include "session/verbs.h"
 
 enum { MANY = 1000, LISTED = 900 };

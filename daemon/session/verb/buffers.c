@@ -1,4 +1,4 @@
-#include "session/buffers.h"
+#include "session/verb/buffers.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "session/peer.h"
+#include "base/peer.h"
 
 #include <fcntl.h>
 #include <stdio.h>

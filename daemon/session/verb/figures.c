@@ -1,4 +1,4 @@
-#include "session/figures.h"
+#include "session/verb/figures.h"
 
 #include "job/job.h"
 #include "session/verbs.h"
