@@ -158,7 +158,7 @@ void keeper_start(struct keeper *k, struct engine *engine)
 		                                   .device = device->name,
 		                                   .daemon = "kopsd " KOPS_VERSION,
 		                                   .description = device->info->description,
-		                                   .kernels = device->backend->kernels};
+		                                   .kernels = device->driver->kernels};
 	}
 	keeper_reload(k);
 }

@@ -33,7 +33,7 @@
 #define OPENBLAS_THREADS(n) (n)
 #endif
 
-struct backend_device {
+struct device_state {
 	struct device_info info;
 	unsigned threads;
 	struct list done; /* runs waiting for poll() */
@@ -76,7 +76,7 @@ static void read_model(char *name, size_t size)
 		fclose(file);
 }
 
-static void fill_info(struct backend_device *dev)
+static void fill_info(struct device_state *dev)
 {
 	char model[96];
 	long cache_bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -125,13 +125,13 @@ static int start_blas(unsigned threads, char why[WHY_BYTES])
 	return 0;
 }
 
-static int cpu_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+static int cpu_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
 {
 	if (index != 0) {
 		snprintf(why, WHY_BYTES, "there is one CPU device, cpu, and no number %u", index);
 		return KOPS_E_DEVICE;
 	}
-	struct backend_device *dev = calloc(1, sizeof *dev);
+	struct device_state *dev = calloc(1, sizeof *dev);
 	if (!dev) {
 		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
 		return KOPS_E_NOMEM;
@@ -147,7 +147,7 @@ static int cpu_open(unsigned index, unsigned threads, struct backend_device **re
 	return 0;
 }
 
-static void cpu_close(struct backend_device *dev)
+static void cpu_close(struct device_state *dev)
 {
 	if (!dev)
 		return;
@@ -157,7 +157,7 @@ static void cpu_close(struct backend_device *dev)
 	free(dev);
 }
 
-static void cpu_describe(const struct backend_device *dev, struct device_info *ret)
+static void cpu_describe(const struct device_state *dev, struct device_info *ret)
 {
 	*ret = dev->info;
 }
@@ -186,7 +186,7 @@ static void *map_zeroed(uint64_t bytes)
 }
 
 /* Returns a workspace, or NULL if out of memory. The caller unmaps one that is not kept. */
-static void *get_workspace(struct backend_device *dev, uint64_t bytes, char why[WHY_BYTES])
+static void *get_workspace(struct device_state *dev, uint64_t bytes, char why[WHY_BYTES])
 {
 	void *address;
 
@@ -206,7 +206,7 @@ static void *get_workspace(struct backend_device *dev, uint64_t bytes, char why[
 	return address;
 }
 
-static void put_workspace(struct backend_device *dev, void *address, uint64_t bytes)
+static void put_workspace(struct device_state *dev, void *address, uint64_t bytes)
 {
 	if (!address || address == dev->workspace)
 		return;
@@ -306,7 +306,7 @@ static int run_ops(struct run *run, const struct launch *launch)
 	return rc;
 }
 
-static void cpu_start(struct backend_device *dev, struct run *run)
+static void cpu_start(struct device_state *dev, struct run *run)
 {
 	struct launch launch = {.workspace_bytes = run->device_bytes};
 
@@ -327,13 +327,13 @@ static void cpu_start(struct backend_device *dev, struct run *run)
 	list_push_last(&dev->done, &run->link);
 }
 
-static struct run *cpu_poll(struct backend_device *dev)
+static struct run *cpu_poll(struct device_state *dev)
 {
 	return list_take(&dev->done, struct run, link);
 }
 
 /* The memory that may be claimed, within the limit for all programs that share it. */
-static void cpu_sense(const struct backend_device *dev, struct device_sensors *ret)
+static void cpu_sense(const struct device_state *dev, struct device_sensors *ret)
 {
 	uint64_t room = host_memory_room();
 
@@ -343,8 +343,8 @@ static void cpu_sense(const struct backend_device *dev, struct device_sensors *r
 	ret->memory_used_bytes = dev->info.memory_bytes - room;
 }
 
-const struct backend backend_cpu = {
-    .abi = BACKEND_ABI,
+const struct driver driver_cpu = {
+    .abi = DRIVER_ABI,
     .kind = "cpu",
     .count = cpu_count,
     .open = cpu_open,

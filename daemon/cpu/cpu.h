@@ -1,9 +1,9 @@
-/* cpu.h: the CPU as a device. Built in; see backend.h. */
-#ifndef KOPS_BACKEND_CPU_H
-#define KOPS_BACKEND_CPU_H
+/* cpu.h: the driver of the CPU, which is built in; see driver.h. */
+#ifndef KOPS_CPU_DRIVER_H
+#define KOPS_CPU_DRIVER_H
 
-#include "plan/backend.h"
+#include "device/driver.h"
 
-extern const struct backend backend_cpu;
+extern const struct driver driver_cpu;
 
 #endif

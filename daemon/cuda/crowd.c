@@ -8,7 +8,7 @@
 
 /* ---- Who may join ---- */
 
-bool cuda_crowd_suits(const struct backend_device *dev, struct run *run)
+bool cuda_crowd_suits(const struct device_state *dev, struct run *run)
 {
 	struct stage *stage = run->planned;
 
@@ -28,7 +28,7 @@ static bool holds_queue(const struct crowd *crowd, uint64_t queue)
 }
 
 /* A queue's runs go one after the other. */
-bool cuda_crowd_takes(struct backend_device *dev, const struct run *run)
+bool cuda_crowd_takes(struct device_state *dev, const struct run *run)
 {
 	const struct crowd *crowd = &dev->crowd;
 	const struct run_op *first, *op = &run->ops[0];
@@ -42,7 +42,7 @@ bool cuda_crowd_takes(struct backend_device *dev, const struct run *run)
 	       op_args_alike(&op->args, &first->args) && !holds_queue(crowd, run->lane);
 }
 
-bool cuda_crowd_join(struct backend_device *dev, struct run *run)
+bool cuda_crowd_join(struct device_state *dev, struct run *run)
 {
 	struct crowd *crowd = &dev->crowd;
 	struct out *out = cuda_out_take(dev);
@@ -75,7 +75,7 @@ static unsigned views_of(const struct op_args *args)
 #define RECORDED_AFTER 3  /* crowds of a size on a lane */
 #define REPLACED_AFTER 64 /* that it is not for; and as many after it could not be recorded */
 
-static struct crowd_graph *graph_of(struct backend_device *dev, const struct crowd *crowd, unsigned n)
+static struct crowd_graph *graph_of(struct device_state *dev, const struct crowd *crowd, unsigned n)
 {
 	return &dev->crowd_graphs[crowd->lane - dev->lanes][n];
 }
@@ -140,7 +140,7 @@ static bool record_crowd(struct crowd_graph *graph, const struct crowd *crowd, u
 }
 
 /* NULL: there is none for this crowd, or it is out. */
-static struct crowd_graph *find_graph(struct backend_device *dev, const struct crowd *crowd, unsigned n)
+static struct crowd_graph *find_graph(struct device_state *dev, const struct crowd *crowd, unsigned n)
 {
 	struct crowd_graph *graph = n > 1 && n <= CROWD_GRAPH_OPS ? graph_of(dev, crowd, n) : NULL;
 
@@ -173,7 +173,7 @@ static bool launch_crowd_graph(struct crowd_graph *graph, const struct crowd *cr
 	return graph->out;
 }
 
-cudaError_t cuda_crowd_open(struct backend_device *dev)
+cudaError_t cuda_crowd_open(struct device_state *dev)
 {
 	const unsigned n = CUDA_LANES * (CROWD_GRAPH_OPS + 1);
 	cudaError_t error =
@@ -185,7 +185,7 @@ cudaError_t cuda_crowd_open(struct backend_device *dev)
 	return error;
 }
 
-void cuda_crowd_close(struct backend_device *dev)
+void cuda_crowd_close(struct device_state *dev)
 {
 	for (unsigned lane = 0; lane < CUDA_LANES; lane++)
 		for (unsigned n = 0; n <= CROWD_GRAPH_OPS; n++)
@@ -215,7 +215,7 @@ static void push_crowd(const struct crowd *crowd, unsigned n, struct crowd_graph
 	}
 }
 
-static unsigned count_idle(const struct backend_device *dev)
+static unsigned count_idle(const struct device_state *dev)
 {
 	unsigned idle = 0;
 
@@ -224,7 +224,7 @@ static unsigned count_idle(const struct backend_device *dev)
 	return idle;
 }
 
-unsigned cuda_crowd_dissolve(struct backend_device *dev, struct run *ret_runs[CUDA_LANES])
+unsigned cuda_crowd_dissolve(struct device_state *dev, struct run *ret_runs[CUDA_LANES])
 {
 	struct crowd *crowd = &dev->crowd;
 	unsigned n = crowd->n;
@@ -239,7 +239,7 @@ unsigned cuda_crowd_dissolve(struct backend_device *dev, struct run *ret_runs[CU
 	return n;
 }
 
-void cuda_crowd_start(struct backend_device *dev)
+void cuda_crowd_start(struct device_state *dev)
 {
 	struct crowd *crowd = &dev->crowd;
 	unsigned n = crowd->n;

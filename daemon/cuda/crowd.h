@@ -11,22 +11,22 @@
 #include "cuda/gpu.h"
 
 /* What the graphs need; of a device that opens, or closes. */
-cudaError_t cuda_crowd_open(struct backend_device *dev);
-void cuda_crowd_close(struct backend_device *dev);
+cudaError_t cuda_crowd_open(struct device_state *dev);
+void cuda_crowd_close(struct device_state *dev);
 
 /* Whether the run may be held back at all. */
-bool cuda_crowd_suits(const struct backend_device *dev, struct run *run);
+bool cuda_crowd_suits(const struct device_state *dev, struct run *run);
 /* Whether such a run can go with those that are held back. */
-bool cuda_crowd_takes(struct backend_device *dev, const struct run *run);
+bool cuda_crowd_takes(struct device_state *dev, const struct run *run);
 /* Holds such a run back. False: out of memory. */
-bool cuda_crowd_join(struct backend_device *dev, struct run *run);
+bool cuda_crowd_join(struct device_state *dev, struct run *run);
 /*
  * Where there are idle lanes for all, each run is better off as a graph on one of them: the host takes a third
  * of the time of a launch for each, and they run side by side. Returns how many these are, which are held back
  * no longer.
  */
-unsigned cuda_crowd_dissolve(struct backend_device *dev, struct run *ret_runs[CUDA_LANES]);
+unsigned cuda_crowd_dissolve(struct device_state *dev, struct run *ret_runs[CUDA_LANES]);
 /* Starts all that is held back, by one launch. */
-void cuda_crowd_start(struct backend_device *dev);
+void cuda_crowd_start(struct device_state *dev);
 
 #endif

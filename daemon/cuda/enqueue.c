@@ -84,7 +84,7 @@ static void note(const struct lane *lane, const struct out *out, enum run_moment
 }
 
 /* Operands of a run that begins. */
-static int lay_out(struct backend_device *dev, struct lane *lane, struct out *out)
+static int lay_out(struct device_state *dev, struct lane *lane, struct out *out)
 {
 	out->stage = out->run->planned;
 	stage_begin(out->stage, &dev->info.direct);
@@ -134,7 +134,7 @@ static bool is_for_graph(const struct out *out)
 }
 
 /* False: it cannot be, and begins anew. */
-static bool record(struct backend_device *dev, struct lane *lane, struct out *out)
+static bool record(struct device_state *dev, struct lane *lane, struct out *out)
 {
 	struct cuda_graph *graph = cuda_graph_begin(dev, lane, out->has_events);
 	int rc;
@@ -166,7 +166,7 @@ static int launch_graph(struct out *out)
 	return cuda_graph_launch(out->graph, &out->word);
 }
 
-static int enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+static int enqueue(struct device_state *dev, struct lane *lane, struct out *out)
 {
 	bool begins = !out->stage;
 	int rc = 0;
@@ -189,7 +189,7 @@ static int enqueue(struct backend_device *dev, struct lane *lane, struct out *ou
 }
 
 /* Profilers see ranges: a run by its first op, in it each kernel. Without one a range costs some ns. */
-int cuda_enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
+int cuda_enqueue(struct device_state *dev, struct lane *lane, struct out *out)
 {
 	int rc;
 
@@ -199,7 +199,7 @@ int cuda_enqueue(struct backend_device *dev, struct lane *lane, struct out *out)
 	return rc;
 }
 
-cudaError_t cuda_enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out)
+cudaError_t cuda_enqueue_end(struct device_state *dev, struct lane *lane, struct out *out)
 {
 	bool ends = out->status < 0 || run_is_through(out->run);
 	cudaError_t error = out->scratch && ends ? cudaFreeAsync(out->scratch, lane->stream) : cudaSuccess;

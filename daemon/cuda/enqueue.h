@@ -11,9 +11,9 @@
 
 /* The next slice of a run, or its graph. 0, KOPS_E_NOMEM or KOPS_E_FAULT, perhaps with a sentence in the run.
  */
-int cuda_enqueue(struct backend_device *dev, struct lane *lane, struct out *out);
+int cuda_enqueue(struct device_state *dev, struct lane *lane, struct out *out);
 
 /* The end of a slice, failed ones included: what they enqueued has to be through first. */
-cudaError_t cuda_enqueue_end(struct backend_device *dev, struct lane *lane, struct out *out);
+cudaError_t cuda_enqueue_end(struct device_state *dev, struct lane *lane, struct out *out);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * gpu.h: one NVIDIA GPU as the files of the CUDA backend share it.
+ * gpu.h: one NVIDIA GPU as the files of its driver share it.
  *
  *     open.c          what there is; opening and closing a device
  *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning
  *     facts.c         what plans go by
- *     backend.c       starting and finishing runs; the vtable
+ *     driver.c        starting and finishing runs; the table of the driver
  *     enqueue.c       what a run puts on its stream
  *     together.c      small ops of a run that are alike, by one launch
  *     crowd.c         those of several runs
@@ -22,7 +22,7 @@
 #include <pthread.h>
 #include <stdalign.h>
 
-#include "plan/backend.h"
+#include "device/driver.h"
 #include "plan/stage.h"
 
 #define CUDA_LANES 4
@@ -50,7 +50,7 @@ struct out {
 	const uint32_t *word; /* pinned: the GPU writes, when the run is through, */
 	uint32_t number;      /* this: lane->numbered, which wraps; of a graph 1 */
 	int status;
-	struct list_link link; /* in lane.outs, or in backend_device.spare */
+	struct list_link link; /* in lane.outs, or in device_state.spare */
 };
 
 /* The last moment that is noted of a run. */
@@ -128,7 +128,7 @@ struct graphs {
 	uint64_t rehearsed_ns;
 };
 
-struct backend_device {
+struct device_state {
 	int index;
 	void *nvml;           /* cuda_sensors_open() */
 	uint64_t total_bytes; /* of its memory, whoever has it */
@@ -150,9 +150,9 @@ struct backend_device {
 
 /* open.c */
 unsigned cuda_count(char why[WHY_BYTES]);
-int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES]);
-void cuda_close(struct backend_device *dev);
-void cuda_describe(const struct backend_device *dev, struct device_info *ret);
+int cuda_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES]);
+void cuda_close(struct device_state *dev);
+void cuda_describe(const struct device_state *dev, struct device_info *ret);
 
 /* facts.c */
 const struct kernel_list *cuda_kernels(const struct op *op);
@@ -166,9 +166,9 @@ cudaError_t cuda_use_device(int index);
 void cuda_memory_opened(int index);
 /* Finds out->stage the scratch memory it needs, `own` or what the lane's runs share. KOPS_E_NOMEM with a
  * sentence in the run, KOPS_E_FAULT. */
-int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own);
-int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address);
-void cuda_free(struct backend_device *dev, void *address);
+int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *out, bool own);
+int cuda_alloc(struct device_state *dev, uint64_t bytes, void **ret_address);
+void cuda_free(struct device_state *dev, void *address);
 int cuda_pin(void *host, uint64_t bytes, bool read_only);
 void cuda_unpin(void *host);
 

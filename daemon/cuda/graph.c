@@ -16,7 +16,7 @@
  * a word that is in no list, from cuda_graph_begin() on. One that is OUT is neither dropped nor launched.
  */
 struct cuda_graph {
-	struct backend_device *dev;
+	struct device_state *dev;
 	struct stage *stage;
 	const struct lane *lane;
 	const void *scratch; /* in it; NULL: none is */
@@ -94,7 +94,7 @@ static bool make_room_for_graph(struct graphs *all, size_t nodes, bool word)
 static void forget_graphs(struct run *run)
 {
 	struct stage *stage = run->planned;
-	struct backend_device *dev = stage->graphs_of;
+	struct device_state *dev = stage->graphs_of;
 	struct cuda_graph *graph;
 
 	cuda_use_device(dev->index);
@@ -105,7 +105,7 @@ static void forget_graphs(struct run *run)
 	stage_free(stage);
 }
 
-struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run)
+struct cuda_graph *cuda_graph_find(struct device_state *dev, const struct lane *lane, struct run *run)
 {
 	struct stage *stage = run->planned;
 	struct cuda_graph *graph;
@@ -145,7 +145,7 @@ static struct graph_word *take_word(struct graphs *all)
 	return word;
 }
 
-struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lane *lane, bool timed)
+struct cuda_graph *cuda_graph_begin(struct device_state *dev, const struct lane *lane, bool timed)
 {
 	struct cuda_graph *graph = calloc(1, sizeof(*graph));
 
@@ -241,7 +241,7 @@ static cudaError_t disable_nodes(cudaGraphExec_t exec, cudaGraph_t recorded)
 }
 
 /* Of kernels that are disabled: to launch it takes the host what others take, and the GPU nothing. */
-void cuda_graph_make_rehearsal(struct backend_device *dev)
+void cuda_graph_make_rehearsal(struct device_state *dev)
 {
 	cudaGraphExec_t *rehearsal = &dev->graphs.rehearsal;
 	cudaGraph_t recorded = NULL;
@@ -261,7 +261,7 @@ void cuda_graph_make_rehearsal(struct backend_device *dev)
 	cudaGetLastError();
 }
 
-void cuda_graph_rehearse(struct backend_device *dev)
+void cuda_graph_rehearse(struct device_state *dev)
 {
 	uint64_t now = clock_ns();
 
@@ -272,7 +272,7 @@ void cuda_graph_rehearse(struct backend_device *dev)
 	cudaGetLastError();
 }
 
-void cuda_graph_end_rehearsals(struct backend_device *dev)
+void cuda_graph_end_rehearsals(struct device_state *dev)
 {
 	if (dev->graphs.rehearsal)
 		cudaGraphExecDestroy(dev->graphs.rehearsal);

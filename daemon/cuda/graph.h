@@ -5,7 +5,7 @@
  * and the workspace of its cuBLAS are in the graph. Recorded are runs of one slice whose host memory is all
  * pinned; others are enqueued call by call, as first runs are.
  *
- * Graphs take memory of the GPU and of the driver, some 10 KB a node. A device's graphs together have at most
+ * Graphs take memory of the GPU and of CUDA, some 10 KB a node. A device's graphs together have at most
  * CUDA_GRAPH_NODES_MAX nodes, and there are CUDA_GRAPHS_MAX; those launched least recently go first.
  *
  * A graph belongs to its run's stage and goes with it, on the loop thread. All else happens on the device's.
@@ -18,13 +18,13 @@
 #define CUDA_GRAPH_NODES_MAX 8192u
 
 /* The graph of a run for this lane and its scratch memory, as the run's stage has it. NULL: there is none. */
-struct cuda_graph *cuda_graph_find(struct backend_device *dev, const struct lane *lane, struct run *run);
+struct cuda_graph *cuda_graph_find(struct device_state *dev, const struct lane *lane, struct run *run);
 
 /*
  * From here on what is enqueued on the lane is recorded, not run. timed: it notes its moments, enum
  * run_moment. NULL: CUDA refuses.
  */
-struct cuda_graph *cuda_graph_begin(struct backend_device *dev, const struct lane *lane, bool timed);
+struct cuda_graph *cuda_graph_begin(struct device_state *dev, const struct lane *lane, bool timed);
 
 /*
  * Ends recording the run; the graph becomes the run's, and makes older ones go. rc: how enqueueing went. False:
@@ -45,9 +45,9 @@ void cuda_graph_rest(struct cuda_graph *graph);
  * other machines of a host: where these are busy, a launch took 7 us after 5 ms of waiting, 2 after 0.1 ms, and
  * takes 4 with this.
  */
-void cuda_graph_make_rehearsal(struct backend_device *dev); /* once; where CUDA refuses there are none */
-void cuda_graph_rehearse(struct backend_device *dev);
-void cuda_graph_end_rehearsals(struct backend_device *dev);
+void cuda_graph_make_rehearsal(struct device_state *dev); /* once; where CUDA refuses there are none */
+void cuda_graph_rehearse(struct device_state *dev);
+void cuda_graph_end_rehearsals(struct device_state *dev);
 
 /* Where it writes its moments. NULL: it is not timed. */
 uint64_t *cuda_graph_stamps(const struct cuda_graph *graph);

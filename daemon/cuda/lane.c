@@ -8,7 +8,7 @@
 #include "cuda/graph.h"
 #include "cuda/transfer.h"
 
-struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue)
+struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue)
 {
 	const struct out *out;
 
@@ -19,7 +19,7 @@ struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue)
 	return NULL;
 }
 
-struct lane *cuda_lane_for(struct backend_device *dev, uint64_t queue)
+struct lane *cuda_lane_for(struct device_state *dev, uint64_t queue)
 {
 	struct lane *with = cuda_lane_with(dev, queue), *best = &dev->lanes[0];
 
@@ -52,7 +52,7 @@ static bool make_events(struct out *out)
 	return cudaEventCreateWithFlags(&out->ended, cudaEventDisableTiming) == cudaSuccess;
 }
 
-struct out *cuda_out_take(struct backend_device *dev)
+struct out *cuda_out_take(struct device_state *dev)
 {
 	struct out *out = list_take(&dev->spare, struct out, link);
 
@@ -76,7 +76,7 @@ void cuda_out_begin(struct out *out, struct run *run, bool has_events)
 	out->started_ns = clock_ns();
 }
 
-void cuda_out_put(struct backend_device *dev, struct out *out)
+void cuda_out_put(struct device_state *dev, struct out *out)
 {
 	if (out->graph)
 		cuda_graph_rest(out->graph);
@@ -129,7 +129,7 @@ void cuda_lane_use(const struct lane *lane, struct stage *stage)
 	stage->others_out = lane->n_out > 0;
 }
 
-cudaError_t cuda_lane_number(struct backend_device *dev, struct lane *lane)
+cudaError_t cuda_lane_number(struct device_state *dev, struct lane *lane)
 {
 	CUdeviceptr word = (CUdeviceptr)(uintptr_t)&lane->words->through;
 
@@ -154,13 +154,13 @@ void cuda_lane_record_ends(const struct lane *lane)
 			cuda_lane_record_end(lane, out);
 }
 
-void cuda_done_push(struct backend_device *dev, struct run *run, int status)
+void cuda_done_push(struct device_state *dev, struct run *run, int status)
 {
 	run->status = status;
 	list_push_last(&dev->done, &run->link);
 }
 
-struct run *cuda_done_pop(struct backend_device *dev)
+struct run *cuda_done_pop(struct device_state *dev)
 {
 	return list_take(&dev->done, struct run, link);
 }
@@ -175,7 +175,7 @@ cudaError_t cuda_lane_error(const struct lane *lane)
 	return error;
 }
 
-void cuda_give_up(struct backend_device *dev, cudaError_t error)
+void cuda_give_up(struct device_state *dev, cudaError_t error)
 {
 	if (!dev->fault[0])
 		snprintf(dev->fault, WHY_BYTES, "the GPU failed: %s (%s); kopsd has to restart",

@@ -22,9 +22,9 @@ static inline bool cuda_is_short(const struct run *run)
 }
 
 /* The lane that holds runs of this queue; NULL: none does. */
-struct lane *cuda_lane_with(struct backend_device *dev, uint64_t queue);
+struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue);
 /* That one, or the one with the fewest runs. */
-struct lane *cuda_lane_for(struct backend_device *dev, uint64_t queue);
+struct lane *cuda_lane_for(struct device_state *dev, uint64_t queue);
 void cuda_lane_push(struct lane *lane, struct out *out);
 /* The first that is out; NULL: none is. */
 static inline struct out *cuda_lane_first(const struct lane *lane)
@@ -38,7 +38,7 @@ void cuda_lane_use(const struct lane *lane, struct stage *stage);
 /* What kernels need to know to be launched for `out` here. */
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out);
 /* Has the GPU write the lane's next number, which lane->numbered is from here on, when it has come so far. */
-cudaError_t cuda_lane_number(struct backend_device *dev, struct lane *lane);
+cudaError_t cuda_lane_number(struct device_state *dev, struct lane *lane);
 /* An error that outlives its call. */
 cudaError_t cuda_lane_error(const struct lane *lane);
 
@@ -50,18 +50,18 @@ cudaError_t cuda_lane_record_end(const struct lane *lane, struct out *out);
 void cuda_lane_record_ends(const struct lane *lane);
 
 /* A spare one or a new one. NULL: out of memory. */
-struct out *cuda_out_take(struct backend_device *dev);
+struct out *cuda_out_take(struct device_state *dev);
 /* A slice of the run begins. has_events: it is to be timed by the GPU. */
 void cuda_out_begin(struct out *out, struct run *run, bool has_events);
-void cuda_out_put(struct backend_device *dev, struct out *out);
+void cuda_out_put(struct device_state *dev, struct out *out);
 void cuda_out_free(struct out *out);
 /* Writes the run's error: op i's kernel did not start. Returns rc. */
 int cuda_not_started(struct run *run, unsigned i, int rc);
 
 /* Runs that are back without having been out. */
-void cuda_done_push(struct backend_device *dev, struct run *run, int status);
-struct run *cuda_done_pop(struct backend_device *dev);
+void cuda_done_push(struct device_state *dev, struct run *run, int status);
+struct run *cuda_done_pop(struct device_state *dev);
 /* Fails what is out and remembers why: the context is lost. */
-void cuda_give_up(struct backend_device *dev, cudaError_t error);
+void cuda_give_up(struct device_state *dev, cudaError_t error);
 
 #endif

@@ -37,7 +37,7 @@ cudaError_t cuda_use_device(int index)
 /* ---- Scratch memory ---- */
 
 /* Gives back what idle lanes and the pool keep. Waits for the device. */
-static void release_kept(struct backend_device *dev)
+static void release_kept(struct device_state *dev)
 {
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		struct lane *lane = &dev->lanes[i];
@@ -53,7 +53,7 @@ static void release_kept(struct backend_device *dev)
 	cudaMemPoolTrimTo(dev->pool, 0);
 }
 
-static cudaError_t pool_alloc(struct backend_device *dev, uint64_t bytes, cudaStream_t stream, void **ret)
+static cudaError_t pool_alloc(struct device_state *dev, uint64_t bytes, cudaStream_t stream, void **ret)
 {
 	cudaError_t error = cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
 
@@ -64,13 +64,13 @@ static cudaError_t pool_alloc(struct backend_device *dev, uint64_t bytes, cudaSt
 	return cudaMallocFromPoolAsync(ret, bytes, dev->pool, stream);
 }
 
-static uint64_t scratch_kept_max(const struct backend_device *dev)
+static uint64_t scratch_kept_max(const struct device_state *dev)
 {
 	return dev->info.memory_bytes / SCRATCH_KEPT_SHARE;
 }
 
 /* Runs of a lane follow each other, so they may share its scratch memory. */
-static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *lane, uint64_t bytes)
+static cudaError_t grow_lane_scratch(struct device_state *dev, struct lane *lane, uint64_t bytes)
 {
 	uint64_t room = SCRATCH_MIN;
 	void *scratch;
@@ -90,7 +90,7 @@ static cudaError_t grow_lane_scratch(struct backend_device *dev, struct lane *la
 	return cudaSuccess;
 }
 
-int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *out, bool own)
+int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *out, bool own)
 {
 	uint64_t bytes = stage_scratch_bytes(out->stage);
 	cudaError_t error = cudaSuccess;
@@ -114,7 +114,7 @@ int cuda_get_scratch(struct backend_device *dev, struct lane *lane, struct out *
 
 /* ---- RESIDENT and host memory ---- */
 
-int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
+int cuda_alloc(struct device_state *dev, uint64_t bytes, void **ret_address)
 {
 	void *address = NULL;
 	cudaError_t error;
@@ -140,7 +140,7 @@ int cuda_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
 }
 
 /* No run uses it any more, so nothing has to be waited for. */
-void cuda_free(struct backend_device *dev, void *address)
+void cuda_free(struct device_state *dev, void *address)
 {
 	if (!address)
 		return;

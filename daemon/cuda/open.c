@@ -11,7 +11,7 @@
 #include "cuda/sensors.h"
 #include "fitted.h"
 
-#define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and the driver */
+#define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and CUDA */
 
 #define DRIVER_SLACK_NS 1000000000000ul
 
@@ -49,7 +49,7 @@ unsigned cuda_count(char why[WHY_BYTES])
 	return 0;
 }
 
-void cuda_describe(const struct backend_device *dev, struct device_info *ret)
+void cuda_describe(const struct device_state *dev, struct device_info *ret)
 {
 	*ret = dev->info;
 }
@@ -116,7 +116,7 @@ static double transfer_us(cudaEvent_t begun, cudaEvent_t ended, void *to, const 
 
 /* Drivers tell how wide and fast a link is, and not what is left of that behind switches and in virtual
  * machines. */
-static double measured_link_rate(const struct backend_device *dev)
+static double measured_link_rate(const struct device_state *dev)
 {
 	cudaEvent_t begun = NULL, ended = NULL;
 	void *host = NULL, *device = NULL;
@@ -136,7 +136,7 @@ static double measured_link_rate(const struct backend_device *dev)
 	return us > 0 ? LINK_BYTES / us : fitted.host.link;
 }
 
-static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
+static void fill_info(struct device_state *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
 {
 	char driver[32], text[256];
 
@@ -152,7 +152,7 @@ static void fill_info(struct backend_device *dev, const struct cudaDeviceProp *p
 	cuda_fill_costs(&dev->info);
 }
 
-static int require(struct backend_device *dev, char why[WHY_BYTES])
+static int require(struct device_state *dev, char why[WHY_BYTES])
 {
 	enum cudaDriverEntryPointQueryResult found;
 	void *function = NULL;
@@ -199,7 +199,7 @@ static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, cha
 	return KOPS_E_FAULT;
 }
 
-static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDeviceProp *prop,
+static int open_lane(struct device_state *dev, unsigned i, const struct cudaDeviceProp *prop,
                      char why[WHY_BYTES])
 {
 	struct lane *lane = &dev->lanes[i];
@@ -220,7 +220,7 @@ static int open_lane(struct backend_device *dev, unsigned i, const struct cudaDe
 	return open_cublas(lane, prop, why);
 }
 
-static int open_pool(struct backend_device *dev, char why[WHY_BYTES])
+static int open_pool(struct device_state *dev, char why[WHY_BYTES])
 {
 	struct cudaMemPoolProps props = {
 	    .allocType = cudaMemAllocationTypePinned,
@@ -274,7 +274,7 @@ static void close_lane(struct lane *lane)
 		cudaStreamDestroy(lane->stream);
 }
 
-void cuda_close(struct backend_device *dev)
+void cuda_close(struct device_state *dev)
 {
 	struct out *out;
 
@@ -301,7 +301,7 @@ void cuda_close(struct backend_device *dev)
 }
 
 /*
- * A device's first use makes its context, and a thread of the driver's that waits for events, and looks up ten
+ * A device's first use makes its context, and a thread of CUDA's that waits for events, and looks up ten
  * times a second if there are none. It inherits from this one how late its timers may be: so it sleeps on until
  * an event, or until its CPU wakes for another timer.
  */
@@ -316,7 +316,7 @@ static cudaError_t make_context(int index)
 	return error;
 }
 
-static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
+static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 {
 	struct cudaDeviceProp prop;
 	size_t free_bytes = 0, total_bytes = 0;
@@ -340,9 +340,9 @@ static int open_parts(struct backend_device *dev, char why[WHY_BYTES])
 	return 0;
 }
 
-int cuda_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+int cuda_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
 {
-	struct backend_device *dev = calloc(1, sizeof(*dev));
+	struct device_state *dev = calloc(1, sizeof(*dev));
 	int rc;
 
 	(void)threads;

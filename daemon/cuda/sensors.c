@@ -64,12 +64,12 @@ void *cuda_sensors_open(int index)
 }
 
 /* NVML tells of the whole GPU: of a part of one (MIG), as CUDA has it, what it tells is of others too. */
-static bool is_whole(const struct backend_device *dev, const struct nvml_memory *memory)
+static bool is_whole(const struct device_state *dev, const struct nvml_memory *memory)
 {
 	return (double)dev->total_bytes > 0.9 * (double)memory->total;
 }
 
-static void sense_memory(const struct backend_device *dev, struct device_sensors *ret)
+static void sense_memory(const struct device_state *dev, struct device_sensors *ret)
 {
 	struct nvml_utilization utilization;
 	struct nvml_memory memory;
@@ -84,7 +84,7 @@ static void sense_memory(const struct backend_device *dev, struct device_sensors
 	ret->utilization = utilization.gpu / 100.0;
 }
 
-void cuda_sense(const struct backend_device *dev, struct device_sensors *ret)
+void cuda_sense(const struct device_state *dev, struct device_sensors *ret)
 {
 	unsigned value;
 

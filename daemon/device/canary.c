@@ -191,8 +191,8 @@ bool canary_is_right(const struct canary *c)
 
 /* A device whose kernels are tested on its own thread. */
 struct subject {
-	const struct backend *backend;
-	struct backend_device *dev;
+	const struct driver *driver;
+	struct device_state *dev;
 	struct planner *planner;
 };
 
@@ -204,8 +204,8 @@ static bool run_through(const struct subject *s, struct run *run)
 	run->status = plan_run(s->planner, run);
 	if (run->status < 0)
 		return true;
-	s->backend->start(s->dev, run);
-	while (!s->backend->poll(s->dev))
+	s->driver->start(s->dev, run);
+	while (!s->driver->poll(s->dev))
 		if (clock_ns() > give_up)
 			return false;
 	return true;
@@ -264,10 +264,10 @@ static void note_failure(char failed[WHY_BYTES], const char *op, const char *ker
 	snprintf(failed + used, WHY_BYTES - used, "%s%s/%s", used ? "," : "", op, kernel);
 }
 
-int canary_self_test(const struct backend *backend, struct backend_device *dev, struct planner *planner,
+int canary_self_test(const struct driver *driver, struct device_state *dev, struct planner *planner,
                      char failed[WHY_BYTES])
 {
-	const struct subject s = {backend, dev, planner};
+	const struct subject s = {driver, dev, planner};
 	int passed = 0;
 
 	failed[0] = '\0';

@@ -5,7 +5,7 @@
 #ifndef KOPS_CANARY_H
 #define KOPS_CANARY_H
 
-#include "plan/backend.h"
+#include "device/driver.h"
 
 struct canary;
 
@@ -25,7 +25,7 @@ bool canary_is_right(const struct canary *canary);
  * Writes their names ("gemm/cublas,…") to failed. Returns how many kernels passed, or KOPS_E_FAULT with a
  * sentence in failed if the device itself broke.
  */
-int canary_self_test(const struct backend *backend, struct backend_device *dev, struct planner *planner,
+int canary_self_test(const struct driver *driver, struct device_state *dev, struct planner *planner,
                      char failed[WHY_BYTES]);
 
 #endif

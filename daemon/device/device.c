@@ -207,7 +207,7 @@ static struct device *new_device(void)
 	return d;
 }
 
-int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
+int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, unsigned index,
                 unsigned threads, struct device **ret_device, char why[WHY_BYTES])
 {
 	struct device *d = new_device();
@@ -220,12 +220,12 @@ int device_open(uv_loop_t *loop, const char *name, const struct backend *backend
 	}
 	snprintf(d->name, sizeof d->name, "%s", name);
 	d->may_look_out = cpus_count() >= LOOK_OUT_CPUS;
-	d->backend = backend;
+	d->driver = driver;
 	d->planner = &d->thread.planner;
 	d->info = &d->planner->info;
 	d->disabled_kernels = d->thread.disabled_kernels;
 	device_thread_init(&d->thread);
-	d->thread.backend = backend;
+	d->thread.driver = driver;
 	d->thread.index = index;
 	d->thread.threads = threads;
 	d->thread.may_call_loop = d->may_look_out;
@@ -281,14 +281,14 @@ void device_submit(struct device *d, struct device_work *work)
 	}
 }
 
-/* The device's thread does not use the backend while its inbox is empty. */
+/* The device's thread does not use the driver while its inbox is empty. */
 bool device_run_now(struct device *d, struct device_work *work)
 {
 	if (d->work_out || device_can_hang(d))
 		return false;
 	work->run->pause_at_ns = NULL;
-	d->backend->start(d->dev, work->run);
-	d->backend->poll(d->dev);
+	d->driver->start(d->dev, work->run);
+	d->driver->poll(d->dev);
 	d->oldest_ns = clock_ns();
 	note_busy(d, work->run, d->oldest_ns);
 	work->done(work);

@@ -4,7 +4,7 @@
  * The loop thread hands over struct device_work. The device thread executes it and hands it back, and done()
  * runs on the loop thread. In between the device thread only borrows the work.
  *
- * A device is not opened if its backend does not open, or if its self-tests leave no working kernel.
+ * A device is not opened if its driver does not open, or if its self-tests leave no working kernel.
  */
 #ifndef KOPS_DEVICE_H
 #define KOPS_DEVICE_H
@@ -29,8 +29,8 @@ struct device_stats {
 struct device {
 	/* Set by device_open(), constant afterwards. */
 	char name[16];
-	const struct backend *backend;
-	struct backend_device *dev; /* also the owner (struct memory) of RESIDENT memory on this device */
+	const struct driver *driver;
+	struct device_state *dev; /* also the owner (struct memory) of RESIDENT memory on this device */
 	const struct planner *planner;
 	const struct device_info *info; /* the planner's */
 	const char *disabled_kernels;   /* "" or "gemm/cublas,softmax/online" */
@@ -65,10 +65,10 @@ struct device {
 };
 
 /*
- * Opens device `index` of a backend, tests its kernels, starts its thread and its first canary. Blocks (a CUDA
+ * Opens device `index` of a driver, tests its kernels, starts its thread and its first canary. Blocks (a CUDA
  * context takes 0.2 to 1.6 s), so call it at the start only. name: "gpu0", "cpu".
  */
-int device_open(uv_loop_t *loop, const char *name, const struct backend *backend, unsigned index,
+int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, unsigned index,
                 unsigned threads, struct device **ret_device, char why[WHY_BYTES]);
 
 /* Stops the thread and frees the device. No work may be out. NULL allowed. The loop must run once more. */
@@ -108,7 +108,7 @@ void device_pause_at(struct device *device, uint64_t ns);
  * yet. */
 static inline bool device_may_pause(const struct device *device, const struct run *run)
 {
-	bool works_by_itself = device->backend->notify;
+	bool works_by_itself = device->driver->notify;
 
 	return works_by_itself ? !run_is_one_slice(run) : run->n_ops > 1 || run->ops[0].cut.n_parts > 1;
 }
@@ -132,7 +132,7 @@ static inline uint64_t device_room_bytes(const struct device *device)
 /* Returns true for devices that work on their own, as a GPU does, and so might stop. */
 static inline bool device_can_hang(const struct device *device)
 {
-	return device->backend->notify != NULL;
+	return device->driver->notify != NULL;
 }
 
 /* The number of jobs out, without the canary. */

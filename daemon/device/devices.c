@@ -13,7 +13,7 @@
 
 struct module {
 	const char *kind, *file;
-	const struct backend *built_in;
+	const struct driver *built_in;
 };
 
 static const struct module modules[DEVICE_KINDS] = {
@@ -24,9 +24,9 @@ static const struct module modules[DEVICE_KINDS] = {
 
 /* The result of loading a module. */
 struct loaded {
-	const struct backend *backend; /* NULL: none */
-	unsigned n;                    /* devices */
-	char why[WHY_BYTES];           /* why there is none */
+	const struct driver *driver; /* NULL: none */
+	unsigned n;                  /* devices */
+	char why[WHY_BYTES];         /* why there is none */
 };
 
 struct opening {
@@ -67,31 +67,31 @@ static void *open_file(const char *file, char why[WHY_BYTES])
 }
 
 /* Loads a module. NULL with a sentence in why. Never unloaded, because CUDA does not support that. */
-static const struct backend *load_file(const char *file, char why[WHY_BYTES])
+static const struct driver *load_file(const char *file, char why[WHY_BYTES])
 {
 	void *handle = open_file(file, why);
-	const struct backend *(*entry)(void);
-	const struct backend *backend;
+	const struct driver *(*entry)(void);
+	const struct driver *driver;
 
 	if (!handle)
 		return NULL;
-	*(void **)&entry = dlsym(handle, BACKEND_ENTRY);
-	backend = entry ? entry() : NULL;
-	if (backend && backend->abi == BACKEND_ABI)
-		return backend;
+	*(void **)&entry = dlsym(handle, DRIVER_ENTRY);
+	driver = entry ? entry() : NULL;
+	if (driver && driver->abi == DRIVER_ABI)
+		return driver;
 	snprintf(why, WHY_BYTES, "%s belongs to another version of kopsd; install matching packages", file);
 	return NULL;
 }
 
 static void load(const struct module *module, struct loaded *ret)
 {
-	*ret = (struct loaded){.backend = module->built_in};
+	*ret = (struct loaded){.driver = module->built_in};
 	if (module->file)
-		ret->backend = load_file(module->file, ret->why);
-	if (ret->backend)
-		ret->n = ret->backend->count(ret->why);
+		ret->driver = load_file(module->file, ret->why);
+	if (ret->driver)
+		ret->n = ret->driver->count(ret->why);
 	if (ret->n == 0) {
-		ret->backend = NULL;
+		ret->driver = NULL;
 		log_notice("no %s: %s", module->kind, ret->why);
 	}
 }
@@ -108,7 +108,7 @@ static void name_device(unsigned m, unsigned index, bool is_numbered, char ret[N
 
 static int add_device(const struct opening *o, unsigned m, unsigned index)
 {
-	const struct backend *backend = o->loaded[m].backend;
+	const struct driver *driver = o->loaded[m].driver;
 	char name[NAME_BYTES], reason[WHY_BYTES];
 	struct device *d;
 	int rc;
@@ -119,7 +119,7 @@ static int add_device(const struct opening *o, unsigned m, unsigned index)
 		         DEVICES_MAX);
 		return KOPS_E_INVALID;
 	}
-	rc = device_open(o->loop, name, backend, index, (unsigned)o->config->cpu_threads, &d, reason);
+	rc = device_open(o->loop, name, driver, index, (unsigned)o->config->cpu_threads, &d, reason);
 	if (rc < 0) {
 		snprintf(o->why, CONFIG_WHY_BYTES, "cannot open device %s: %s", name, reason);
 		return rc;
@@ -198,8 +198,8 @@ int devices_open(uv_loop_t *loop, const struct config *config, struct devices *r
 	for (unsigned m = 0; m < DEVICE_KINDS && rc == 0; m++) {
 		if (is_asked_for(&list, m))
 			load(&modules[m], &o.loaded[m]);
-		if (!ret->pinning && o.loaded[m].backend && o.loaded[m].backend->pin)
-			ret->pinning = o.loaded[m].backend;
+		if (!ret->pinning && o.loaded[m].driver && o.loaded[m].driver->pin)
+			ret->pinning = o.loaded[m].driver;
 	}
 	for (unsigned i = 0; i < list.n && rc == 0; i++)
 		rc = list.words[i].kind == DEVICE_KINDS ? add_all(&o) : add_named(&o, &list.words[i]);

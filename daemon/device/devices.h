@@ -9,7 +9,7 @@
 struct devices {
 	struct device *list[DEVICES_MAX];
 	unsigned n;
-	const struct backend *pinning; /* a backend that can register memory for DMA; NULL: none */
+	const struct driver *pinning; /* a driver that can register memory for DMA; NULL: none */
 };
 
 /*

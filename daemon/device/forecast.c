@@ -2,7 +2,7 @@
 
 /*
  * A device's thread spins around the planned end of a run, for a share of the plan and this much more on either
- * side. Otherwise it sleeps until the backend wakes it. A virtual machine can wake it 0.3 ms late, which should
+ * side. Otherwise it sleeps until the driver wakes it. A virtual machine can wake it 0.3 ms late, which should
  * not delay the end of a run.
  */
 #define SPIN_AROUND_NS 300000u
@@ -13,8 +13,8 @@
 #define CALL_SHARE 16
 /*
  * If the client spins, neither thread sleeps in runs of up to this length. A CPU that slept for some
- * milliseconds has lost the driver from its caches, and the next launch would take 10 µs longer. Longer runs do
- * not gain by spinning.
+ * milliseconds has lost the code of CUDA from its caches, and the next launch would take 10 µs longer. Longer
+ * runs do not gain by spinning.
  */
 #define WATCHED_NS 8000000u
 

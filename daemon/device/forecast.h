@@ -39,7 +39,7 @@ uint64_t forecast_nap_ns(const struct forecast *f, uint64_t now);
 
 /*
  * Returns true if a run may end within a sleep of ns, so that the device must wake the thread. That call keeps
- * the driver busy just when the next run should start.
+ * CUDA busy just when the next run should start.
  */
 bool forecast_may_end_in(const struct forecast *f, uint64_t now, uint64_t ns);
 

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "plan/backend.h"
+#include "device/driver.h"
 
 #define MARKS_DEATHS_MAX 2   /* a job with this many deaths is refused */
 #define MARKS_LASTING_MS 100 /* a job that has run for this long may be why kopsd was killed */

@@ -35,7 +35,7 @@ static uint64_t plan_ns(const struct device_work *work)
 static void begin_work(struct device_thread *t, struct device_work *w)
 {
 	if (w->execute)
-		w->execute(w, t->backend, t->dev);
+		w->execute(w, t->driver, t->dev);
 	if (!w->run) {
 		if (work_stack_push(&t->done, w))
 			tell_loop(t);
@@ -45,7 +45,7 @@ static void begin_work(struct device_thread *t, struct device_work *w)
 	                 w->run->watched && t->may_call_loop);
 	w->run->pause_at_ns = &t->pause_at_ns;
 	w->run->owner = w;
-	t->backend->start(t->dev, w->run);
+	t->driver->start(t->dev, w->run);
 }
 
 /* Returns true if anything finished. All finished work goes back together, so that the loop answers many with
@@ -55,7 +55,7 @@ static bool collect(struct device_thread *t)
 	struct device_work *newest = NULL, *oldest = NULL;
 	struct run *run;
 
-	while (t->forecast.out && (run = t->backend->poll(t->dev))) {
+	while (t->forecast.out && (run = t->driver->poll(t->dev))) {
 		struct device_work *w = run->owner;
 
 		forecast_ended(&t->forecast, plan_ns(w));
@@ -109,8 +109,8 @@ static bool take_nap(struct device_thread *t, uint64_t ns)
 	pthread_mutex_lock(&t->lock);
 	t->notified = false;
 	pthread_mutex_unlock(&t->lock);
-	if (t->forecast.out && t->backend->notify && forecast_may_end_in(&t->forecast, clock_ns(), ns))
-		t->backend->notify(t->dev, wake_up, t);
+	if (t->forecast.out && t->driver->notify && forecast_may_end_in(&t->forecast, clock_ns(), ns))
+		t->driver->notify(t->dev, wake_up, t);
 
 	pthread_mutex_lock(&t->lock);
 	__atomic_store_n(&t->sleeping, true, __ATOMIC_SEQ_CST);
@@ -164,7 +164,7 @@ static void serve_device(struct device_thread *t)
 			if (next && next->run)
 				__builtin_prefetch(next->run); /* the loop wrote it */
 			begin_work(t, w);
-			if (!t->backend->notify) /* it has ended already */
+			if (!t->driver->notify) /* it has ended already */
 				collect(t);
 		}
 		busy |= collect(t);
@@ -186,17 +186,17 @@ static void serve_device(struct device_thread *t)
 
 static int open_and_test(struct device_thread *t)
 {
-	int rc = t->backend->open(t->index, t->threads, &t->dev, t->open_why);
+	int rc = t->driver->open(t->index, t->threads, &t->dev, t->open_why);
 
 	if (rc < 0)
 		return rc;
-	backend_planner(t->backend, t->dev, &t->planner);
-	rc = canary_self_test(t->backend, t->dev, &t->planner, t->disabled_kernels);
+	driver_planner(t->driver, t->dev, &t->planner);
+	rc = canary_self_test(t->driver, t->dev, &t->planner, t->disabled_kernels);
 	if (rc > 0)
 		return 0;
 	snprintf(t->open_why, WHY_BYTES, "%s", rc < 0 ? t->disabled_kernels : "no kernel passed its self-test");
 	if (rc == 0)
-		t->backend->close(t->dev);
+		t->driver->close(t->dev);
 	t->dev = NULL;
 	return KOPS_E_FAULT;
 }
@@ -216,7 +216,7 @@ static void *thread_main(void *arg)
 	if (rc < 0)
 		return NULL;
 	serve_device(t);
-	t->backend->close(t->dev);
+	t->driver->close(t->dev);
 	return NULL;
 }
 

@@ -1,5 +1,5 @@
 /*
- * thread.h: the thread of a device. It opens the backend's device, starts the work that is pushed, and hands it
+ * thread.h: the thread of a device. It opens the driver's device, starts the work that is pushed, and hands it
  * back. Its owner, device.c, calls these functions on the loop thread.
  *
  * States: OPENING → READY → CLOSING.
@@ -17,13 +17,13 @@ enum device_thread_state { DEVICE_THREAD_OPENING, DEVICE_THREAD_READY, DEVICE_TH
 
 struct device_thread {
 	/* set by the owner before the start */
-	const struct backend *backend;
+	const struct driver *driver;
 	unsigned index, threads;
 	int wake_fd;        /* an eventfd, raised when work is done and when the loop should look out */
 	bool may_call_loop; /* may ask the loop to look out */
 
 	/* set by the start */
-	struct backend_device *dev;
+	struct device_state *dev;
 	struct planner planner;
 	char disabled_kernels[WHY_BYTES];
 
@@ -34,7 +34,7 @@ struct device_thread {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, opened;
 	enum device_thread_state state; /* under lock */
-	bool notified;                  /* under lock: the backend reported the end of a run */
+	bool notified;                  /* under lock: the driver reported the end of a run */
 	int open_status;                /* under lock until READY */
 	char open_why[WHY_BYTES];
 	uint64_t call_until_ns; /* atomic: the loop thread should look out until then; 0: it need not */

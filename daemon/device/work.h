@@ -5,13 +5,13 @@
 #ifndef KOPS_DEVICE_WORK_H
 #define KOPS_DEVICE_WORK_H
 
-#include "plan/backend.h"
+#include "device/driver.h"
 
 struct device_work {
 	struct device_work *next;
 	struct run *run; /* a job; NULL: a task, which execute() does as a whole */
 	/* Called on the device thread before the run starts. May be NULL if there is a run. */
-	void (*execute)(struct device_work *work, const struct backend *backend, struct backend_device *dev);
+	void (*execute)(struct device_work *work, const struct driver *driver, struct device_state *dev);
 	void (*done)(struct device_work *work); /* on the loop thread */
 	double planned_us; /* private to device.c: counted until the work comes back, ended or paused */
 };

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "job/finish.h"
 
-static void pin_buffers(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+static void pin_buffers(struct device_work *work, const struct driver *driver, struct device_state *dev)
 {
 	(void)dev;
-	uses_pin(&job_of_work(work)->uses, backend);
+	uses_pin(&job_of_work(work)->uses, driver);
 }
 
 /* Gives the job its buffers and memory. Returns false if the job ended instead, because a buffer or memory is
@@ -19,7 +19,7 @@ static bool equip(struct job *job)
 	struct engine_device *device = job_device(job);
 	char why[WHY_BYTES] = "";
 	bool pins;
-	int rc = uses_start(&job->uses, job->engine, device->device->backend->pin, &pins, why);
+	int rc = uses_start(&job->uses, job->engine, device->device->driver->pin, &pins, why);
 
 	if (rc < 0) {
 		job_end_queued(job, JOB_FAILED, rc, why);
@@ -61,7 +61,7 @@ static bool fits_device(struct engine *e, struct job *job)
 static void memory_is_short(struct engine *e)
 {
 	for (unsigned i = 0; i < e->n_devices; i++) {
-		bool pins = e->devices[i].device->backend->pin;
+		bool pins = e->devices[i].device->driver->pin;
 		struct job *job;
 
 		list_for_each (job, &e->devices[i].out, out)

@@ -13,9 +13,9 @@ static void abandoned(struct device_work *work)
 	jobs_dispatch(e); /* others may have waited for its memory */
 }
 
-static void abandon_run(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+static void abandon_run(struct device_work *work, const struct driver *driver, struct device_state *dev)
 {
-	backend->abandon(dev, &job_of_work(work)->run);
+	driver->abandon(dev, &job_of_work(work)->run);
 }
 
 void job_abandon(struct job *job)
@@ -25,7 +25,7 @@ void job_abandon(struct job *job)
 	job_no_longer_alone(job);
 	sched_remove(&job->engine->sched, &job->sched);
 	list_remove(&job->paused);
-	if (!device->backend->abandon) {
+	if (!device->driver->abandon) {
 		job_end_paused(job);
 		return;
 	}

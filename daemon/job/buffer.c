@@ -504,11 +504,11 @@ static void populated(struct task *task)
 	settle(b, b->failure);
 }
 
-static void device_alloc(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+static void device_alloc(struct device_work *work, const struct driver *driver, struct device_state *dev)
 {
 	struct buffer *b = of_device_work(work);
 
-	b->failure = backend->alloc(dev, b->memory.bytes, &b->memory.device);
+	b->failure = driver->alloc(dev, b->memory.bytes, &b->memory.device);
 }
 
 static void device_allocated(struct device_work *work)
@@ -555,7 +555,7 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
 	stats->resident_bytes += bytes;
 	b->memory.owner = device->dev; /* jobs that name it are placed before it is made */
 	b->task.done = populated;
-	if (device->backend->alloc) {
+	if (device->driver->alloc) {
 		b->task.begin = begin_device_alloc;
 	} else {
 		b->task.step = populate_step;
@@ -627,9 +627,9 @@ static void release_segment(struct buffer *b)
 		pool_let_go(b->segment, b->account, segment_released, b);
 }
 
-static void device_free(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+static void device_free(struct device_work *work, const struct driver *driver, struct device_state *dev)
 {
-	backend->free(dev, of_device_work(work)->memory.device);
+	driver->free(dev, of_device_work(work)->memory.device);
 }
 
 static void device_freed(struct device_work *work)
@@ -642,7 +642,7 @@ static void device_freed(struct device_work *work)
 
 static void release_resident(struct buffer *b)
 {
-	if (!b->device->backend->alloc) {
+	if (!b->device->driver->alloc) {
 		unpopulate(b);
 		return;
 	}
@@ -702,15 +702,15 @@ bool buffer_wants_pin(struct buffer *b)
 	return b->pin_charged;
 }
 
-void buffer_pin(struct buffer *b, const struct backend *backend)
+void buffer_pin(struct buffer *b, const struct driver *driver)
 {
 	int expected = MEMORY_PAGEABLE;
 	int rc;
 
-	if (!backend->pin || !__atomic_compare_exchange_n(&b->memory.pin, &expected, MEMORY_PINNING, false,
-	                                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (!driver->pin || !__atomic_compare_exchange_n(&b->memory.pin, &expected, MEMORY_PINNING, false,
+	                                                 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return;
-	rc = backend->pin(b->memory.host, b->memory.bytes, b->memory.read_only);
+	rc = driver->pin(b->memory.host, b->memory.bytes, b->memory.read_only);
 	__atomic_store_n(&b->memory.pin, rc == 0 ? MEMORY_PINNED : MEMORY_PAGEABLE, __ATOMIC_RELEASE);
 }
 

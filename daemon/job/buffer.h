@@ -111,7 +111,7 @@ void buffer_settle_pages(struct buffer *buffer, uint64_t bytes);
 /* Whether it is worth registering for DMA before a GPU job, and the account allows it; then it is charged. */
 bool buffer_wants_pin(struct buffer *buffer);
 /* On a device thread: registers it, if nobody else is at it. */
-void buffer_pin(struct buffer *buffer, const struct backend *backend);
+void buffer_pin(struct buffer *buffer, const struct driver *driver);
 /* After buffer_pin(), on the loop thread: gives the charge back if it did not work. */
 void buffer_settle_pin(struct buffer *buffer);
 

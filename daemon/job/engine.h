@@ -46,8 +46,8 @@ struct engine {
 	struct sched sched;
 	struct workers *workers;
 	struct pool *pool;
-	struct marks *marks;           /* NULL: jobs are not marked */
-	const struct backend *pinning; /* can register host memory for DMA; NULL: none */
+	struct marks *marks;          /* NULL: jobs are not marked */
+	const struct driver *pinning; /* can register host memory for DMA; NULL: none */
 	struct engine_device devices[SCHED_DEVICES_MAX];
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */

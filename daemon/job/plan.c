@@ -164,7 +164,7 @@ static double wait_us(const struct job *job, unsigned device, int home)
 bool job_should_move(const struct job *job)
 {
 	const struct engine *e = job->engine;
-	const struct backend *kind = job_device(job)->device->backend;
+	const struct driver *kind = job_device(job)->device->driver;
 	int home = sched_queue_device(job->sched.queue);
 
 	if (!job->has_choice)
@@ -172,7 +172,7 @@ bool job_should_move(const struct job *job)
 	if (home < 0)
 		home = (int)job->sched.device;
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (e->devices[i].device->backend == kind &&
+		if (e->devices[i].device->driver == kind &&
 		    wait_us(job, i, home) < wait_us(job, job->sched.device, home))
 			return true;
 	return false;
@@ -197,7 +197,7 @@ static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BY
 	job->has_choice |= p->kind && rc == 0;
 	if (rc < 0 || (p->kind && end_us >= p->soonest_us))
 		return;
-	p->kind = job->engine->devices[p->device].device->backend;
+	p->kind = job->engine->devices[p->device].device->driver;
 	p->soonest_us = end_us;
 	job->sched.device = p->device;
 }
@@ -206,7 +206,7 @@ static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BY
 static bool next_device(const struct job *job, struct planning *p)
 {
 	for (unsigned i = p->device + 1; i < p->end; i++)
-		if (!p->kind || job->engine->devices[i].device->backend == p->kind) {
+		if (!p->kind || job->engine->devices[i].device->driver == p->kind) {
 			turn_to(p, i);
 			return true;
 		}

@@ -14,7 +14,7 @@ struct planning {
 	bool was_at_fault;       /* it failed for a reason other than room */
 	bool is_decided;         /* the current device is the chosen one */
 	/* The best device so far; kind NULL: none. */
-	const struct backend *kind;
+	const struct driver *kind;
 	double soonest_us;
 	int refusal; /* error of the first device that cannot run the job */
 };

@@ -26,7 +26,7 @@
 
 struct pool {
 	struct workers *workers;
-	const struct backend *pinning;
+	const struct driver *pinning;
 	uint64_t cache_limit_bytes, cached_bytes, total_bytes;
 	uint64_t discarding_bytes;
 	unsigned cache_limit, n_cached;
@@ -631,7 +631,7 @@ int pool_adopt(struct pool *pool, struct account *account, dev_t device, ino_t i
 /* ---- The pool ---- */
 
 struct pool *pool_new(uv_loop_t *timers, struct accounts *accounts, struct workers *workers,
-                      const struct backend *pinning, uint64_t warm_bytes, uint64_t cache_bytes,
+                      const struct driver *pinning, uint64_t warm_bytes, uint64_t cache_bytes,
                       unsigned cache_segments)
 {
 	struct pool *pool = calloc(1, sizeof *pool);

@@ -17,20 +17,20 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "device/driver.h"
 #include "job/segment.h"
-#include "plan/backend.h"
 #include "share/account.h"
 #include "share/workers.h"
 
 struct pool;
 
 /*
- * pinning: the backend whose pin() is used, or NULL. Starts to make warm_bytes of fresh segments in the
+ * pinning: the driver whose pin() is used, or NULL. Starts to make warm_bytes of fresh segments in the
  * background. The cache is limited to cache_bytes, and to cache_segments, because each has a descriptor. NULL:
  * out of memory.
  */
 struct pool *pool_new(uv_loop_t *timers, struct accounts *accounts, struct workers *workers,
-                      const struct backend *pinning, uint64_t warm_bytes, uint64_t cache_bytes,
+                      const struct driver *pinning, uint64_t warm_bytes, uint64_t cache_bytes,
                       unsigned cache_segments);
 void pool_set_cache(struct pool *pool, uint64_t cache_bytes);
 

@@ -105,11 +105,11 @@ int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pi
 	return 0;
 }
 
-void uses_pin(const struct uses *uses, const struct backend *backend)
+void uses_pin(const struct uses *uses, const struct driver *driver)
 {
 	for (unsigned i = 0; i < uses->n; i++)
 		if (uses->list[i].pin)
-			buffer_pin(uses->list[i].buffer, backend);
+			buffer_pin(uses->list[i].buffer, driver);
 }
 
 /* ---- The end ---- */

@@ -40,7 +40,7 @@ struct buffer *uses_pending(const struct uses *uses);
 int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pin, char why[WHY_BYTES]);
 
 /* Registers buffers for DMA, on a device's thread. */
-void uses_pin(const struct uses *uses, const struct backend *backend);
+void uses_pin(const struct uses *uses, const struct driver *driver);
 
 /* Claims what the job may touch, unless it did, because memory has become short. Returns the bytes claimed
  * now. */

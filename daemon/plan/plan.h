@@ -1,6 +1,6 @@
 /*
  * plan.h: plans the ops of a run on one device: their kernels, parts, copies of operands and time. It is the
- * same for every kind of device. A driver (plan/backend.h) provides kernels and facts (planner.h), and decides
+ * same for every kind of device. A driver (device/driver.h) provides kernels and facts (planner.h), and decides
  * nothing.
  *
  *     plan.c       ops and runs

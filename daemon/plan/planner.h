@@ -1,4 +1,4 @@
-/* planner.h: a device as the planner sees it: its kernels, and facts from its driver (plan/backend.h). */
+/* planner.h: a device as the planner sees it: its kernels, and facts from its driver (device/driver.h). */
 #ifndef KOPS_PLANNER_H
 #define KOPS_PLANNER_H
 
@@ -38,13 +38,13 @@ struct device_info {
 	                              (stage.h) */
 };
 
-struct backend_device; /* opaque, one per device; defined by the driver */
+struct device_state; /* opaque, one per device; defined by the driver */
 
 /* A device as the planner sees it. Constant once its kernels were tested; then any thread may use it. */
 struct planner {
 	const struct kernel_list *(*kernels)(const struct op *op);
-	void (*enter)(const struct backend_device *dev); /* NULL: its kernels do not query the device */
-	const struct backend_device *dev;                /* the owner of RESIDENT memory on it */
+	void (*enter)(const struct device_state *dev); /* NULL: its kernels do not query the device */
+	const struct device_state *dev;                /* the owner of RESIDENT memory on it */
 	struct device_info info;
 	uint64_t disabled[OP_COUNT]; /* bit i: kernel i */
 };

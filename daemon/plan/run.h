@@ -21,7 +21,7 @@ enum memory_pin {
 struct memory {
 	void *host;        /* mapping in this process, once made; NULL for RESIDENT */
 	void *device;      /* RESIDENT: address on `owner`; NULL until allocated */
-	const void *owner; /* RESIDENT: the struct backend_device that holds it; else NULL */
+	const void *owner; /* RESIDENT: the struct device_state that holds it; else NULL */
 	uint64_t bytes;
 	bool read_only; /* mapped without PROT_WRITE */
 	int pin;        /* enum memory_pin; accessed with __atomic builtins */
@@ -33,7 +33,7 @@ struct memory {
 /* One op of a run. The loop thread fills args, pinned and preferred. plan() fills the rest, except
  * compute_us. */
 struct run_op {
-	struct op_args args; /* views: space = struct memory *, offset set; data is for the backend */
+	struct op_args args; /* views: space = struct memory *, offset set; data is for the driver */
 	const char *pinned;  /* the name of the kernel asked for, or "" */
 	const struct preference *preferred; /* what jobs of the shape showed; NULL: nothing */
 	const struct kernel *kernel;
@@ -65,7 +65,7 @@ struct run {
 	/* On a device that computes at once: pause before the next part from this time on (clock.h). Atomic;
 	 * NULL: never. Each start makes some progress. */
 	const uint64_t *pause_at_ns;
-	void *owner; /* the submitter's; the backend does not use it */
+	void *owner; /* the submitter's; the driver does not use it */
 	/* How operands are staged (stage.h) on a device with memory of its own. Other drivers use it while they
 	 * have the run. NULL: nothing; run_forget_plan() frees it. */
 	void *planned;
@@ -80,9 +80,9 @@ struct run {
 	bool as_graph;       /* the GPU got the whole run as one CUDA graph */
 	double slice_us;     /* time since its last start */
 	double upload_us, compute_us, download_us;
-	/* private to the backend while the run is out */
+	/* private to the driver while the run is out */
 	void *state;
-	struct list_link link; /* the backend's, from start() to poll() */
+	struct list_link link; /* the driver's, from start() to poll() */
 
 	void (*forget_plan)(struct run *run);
 	uint64_t device_bytes; /* by plan(): staging and workspace, without RESIDENT buffers */

@@ -71,7 +71,7 @@ struct stage {
 	/* The driver's: */
 	bool unrecordable;  /* to record the run failed, so it is not tried again */
 	struct list graphs; /* recordings of the run */
-	struct backend_device *graphs_of;
+	struct device_state *graphs_of;
 	unsigned n_copies;
 	struct stage_copy *copies;
 	unsigned (*uses)[OP_OPERANDS_MAX]; /* per op and view: index of its copy; STAGE_NONE: RESIDENT,

@@ -15,7 +15,7 @@ static bool sense(struct task *task)
 	struct sensing *s = of_task(task);
 
 	s->fresh = (struct device_sensors){0};
-	s->device->backend->sense(s->device->dev, &s->fresh);
+	s->device->driver->sense(s->device->dev, &s->fresh);
 	return true;
 }
 
@@ -64,7 +64,7 @@ void sensors_refresh(struct sensors *all, struct account *account)
 	for (unsigned i = 0; i < all->engine->n_devices; i++) {
 		const struct sensing *s = &all->of[i];
 
-		if (all->engine->devices[i].device->backend->sense && !s->is_out &&
+		if (all->engine->devices[i].device->driver->sense && !s->is_out &&
 		    (!s->asked_ns || now - s->asked_ns >= FRESH_NS))
 			ask(all, i, account, now);
 	}

@@ -41,7 +41,7 @@ static inline cudaStream_t cuda_stream(const struct launch *launch)
 }
 
 /*
- * Returns the result of this thread's launches so far. The error stays set, so that the backend can still ask
+ * Returns the result of this thread's launches so far. The error stays set, so that the driver can still ask
  * the runtime for its sentence.
  */
 static inline int cuda_launch_status(void)

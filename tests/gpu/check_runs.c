@@ -66,21 +66,21 @@ static void on_wake(void *arg)
 void wait_for(struct bench *t, unsigned n)
 {
 	uint64_t give_up = clock_ns() + WAIT_NS;
-	bool sleeping = below(t, 2) && t->backend->notify, asked = false;
+	bool sleeping = below(t, 2) && t->driver->notify, asked = false;
 	int seen = 0;
 
 	while (n > 0 && clock_ns() < give_up) {
-		struct run *run = t->backend->poll(t->dev);
+		struct run *run = t->driver->poll(t->dev);
 
 		if (run && run->status == 0 && !run_is_through(run)) {
-			t->backend->start(t->dev, run); /* one of several slices */
+			t->driver->start(t->dev, run); /* one of several slices */
 			asked = false;
 		} else if (run) {
 			n--;
 			asked = false;
 		} else if (sleeping && !asked) {
 			seen = __atomic_load_n(&wake_count, __ATOMIC_ACQUIRE);
-			t->backend->notify(t->dev, on_wake, NULL);
+			t->driver->notify(t->dev, on_wake, NULL);
 			asked = true;
 		} else if (asked) {
 			while (__atomic_load_n(&wake_count, __ATOMIC_ACQUIRE) == seen && clock_ns() < give_up)
@@ -95,7 +95,7 @@ struct memory resident(struct bench *t, uint64_t bytes)
 {
 	struct memory m = {.owner = t->dev, .bytes = bytes};
 
-	if (t->backend->alloc(t->dev, bytes, &m.device) < 0)
+	if (t->driver->alloc(t->dev, bytes, &m.device) < 0)
 		die("alloc", "no memory");
 	return m;
 }
@@ -112,7 +112,7 @@ void begin(struct bench *t, struct run *run)
 {
 	if (plan_run(&t->planner, run) < 0)
 		die("plan", run->error);
-	t->backend->start(t->dev, run);
+	t->driver->start(t->dev, run);
 }
 
 void run_one(struct bench *t, struct run_op *op)
@@ -146,22 +146,22 @@ void copy_between(struct bench *t, const struct memory *from, const struct memor
 static void set_up(struct bench *t, const char *module)
 {
 	void *handle = dlopen(module, RTLD_NOW | RTLD_LOCAL);
-	const struct backend *(*entry)(void);
+	const struct driver *(*entry)(void);
 	char why[WHY_BYTES] = "";
 
 	if (!handle)
 		die("dlopen", dlerror());
-	entry = (const struct backend *(*)(void))dlsym(handle, BACKEND_ENTRY);
+	entry = (const struct driver *(*)(void))dlsym(handle, DRIVER_ENTRY);
 	if (!entry)
 		die("dlsym", dlerror());
-	t->backend = entry();
-	if (t->backend->count(why) == 0) {
+	t->driver = entry();
+	if (t->driver->count(why) == 0) {
 		printf("skipped: %s\n", why);
 		exit(77);
 	}
-	if (t->backend->open(0, 0, &t->dev, why) < 0)
+	if (t->driver->open(0, 0, &t->dev, why) < 0)
 		die("open", why);
-	backend_planner(t->backend, t->dev, &t->planner);
+	driver_planner(t->driver, t->dev, &t->planner);
 	printf("%s, %llu MiB\n", t->planner.info.description,
 	       (unsigned long long)(t->planner.info.memory_bytes >> 20));
 	for (unsigned b = 0; b < BUFFERS; b++) {
@@ -181,7 +181,7 @@ static void set_up(struct bench *t, const char *module)
 		buffer->memory.host = host;
 		if (b == 2)
 			continue;
-		if (t->backend->pin(host, BUFFER_BYTES, false) < 0)
+		if (t->driver->pin(host, BUFFER_BYTES, false) < 0)
 			die("pin", "cannot register memory");
 		buffer->memory.pin = MEMORY_PINNED;
 	}
@@ -191,14 +191,14 @@ static void tear_down(struct bench *t)
 {
 	for (unsigned b = 0; b < BUFFERS; b++) {
 		if (t->buffers[b].memory.pin == MEMORY_PINNED)
-			t->backend->unpin(t->buffers[b].memory.host);
+			t->driver->unpin(t->buffers[b].memory.host);
 		if (b == RESIDENT)
-			t->backend->free(t->dev, t->buffers[b].memory.device);
+			t->driver->free(t->dev, t->buffers[b].memory.device);
 		munmap(t->buffers[b].content, BUFFER_BYTES);
 		free(t->buffers[b].expected);
 		free(t->buffers[b].written);
 	}
-	t->backend->close(t->dev);
+	t->driver->close(t->dev);
 }
 
 static void check_special(struct bench *t, bool brief)

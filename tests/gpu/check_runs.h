@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plan/backend.h"
+#include "device/driver.h"
 #include "plan/plan.h"
 
 enum { BUFFERS = 4, RESIDENT = 3 };
@@ -27,8 +27,8 @@ struct buffer {
 };
 
 struct bench {
-	const struct backend *backend;
-	struct backend_device *dev;
+	const struct driver *driver;
+	struct device_state *dev;
 	struct planner planner;
 	struct buffer buffers[BUFFERS];
 	uint64_t random;

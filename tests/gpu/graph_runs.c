@@ -27,7 +27,7 @@ static void plan(struct bench *t, struct run *run)
 
 static void run_again(struct bench *t, struct run *run)
 {
-	t->backend->start(t->dev, run);
+	t->driver->start(t->dev, run);
 	wait_for(t, 1);
 	if (run->status < 0)
 		die("graphs", run->error);
@@ -74,8 +74,8 @@ void check_refused_graph(struct bench *t)
 		expect(t, &y, SMALL_FLOATS, (float)round * TOO_MANY_OPS, "a run of too many ops lacks one");
 	}
 	run_forget_plan(&run);
-	t->backend->free(t->dev, x.device);
-	t->backend->free(t->dev, y.device);
+	t->driver->free(t->dev, x.device);
+	t->driver->free(t->dev, y.device);
 	free(adds);
 }
 
@@ -103,7 +103,7 @@ void check_forgotten_graph(struct bench *t)
 	fill(t, &x, FLOATS, 1);
 	run_as_graph(t, &to_y);
 	expect(t, &y, FLOATS, ROUNDS, "a run that came again lacks a round");
-	t->backend->free(t->dev, y.device);
+	t->driver->free(t->dev, y.device);
 	other = resident(t, FLOATS * sizeof(float));
 	if (other.device != y.device)
 		die("graphs", "freed memory did not come back at its address, so that this shows nothing");
@@ -114,9 +114,9 @@ void check_forgotten_graph(struct bench *t)
 	run_as_graph(t, &to_other);
 	expect(t, &other, FLOATS, 7 + ROUNDS, "a run on memory that was another's is wrong");
 	expect(t, &z, FLOATS, ROUNDS, "a run that came again lacks a round");
-	t->backend->free(t->dev, x.device);
-	t->backend->free(t->dev, other.device);
-	t->backend->free(t->dev, z.device);
+	t->driver->free(t->dev, x.device);
+	t->driver->free(t->dev, other.device);
+	t->driver->free(t->dev, z.device);
 }
 
 /* ---- A kernel that reads its data ---- */
@@ -177,7 +177,7 @@ static struct operands *make_operands(struct bench *t, struct memory *ret)
 	void *host =
 	    mmap(NULL, sizeof(struct operands), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (host == MAP_FAILED || t->backend->pin(host, sizeof(struct operands), false) < 0)
+	if (host == MAP_FAILED || t->driver->pin(host, sizeof(struct operands), false) < 0)
 		die("graphs", "cannot register memory");
 	*ret = (struct memory){.host = host, .bytes = sizeof(struct operands), .pin = MEMORY_PINNED};
 	return host;
@@ -200,6 +200,6 @@ void check_data_in_graph(struct bench *t)
 			die("graphs", "f16x3 was not launched as one");
 	}
 	run_forget_plan(&run);
-	t->backend->unpin(o);
+	t->driver->unpin(o);
 	munmap(o, sizeof(*o));
 }

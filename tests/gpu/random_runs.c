@@ -142,7 +142,7 @@ static void random_op(struct bench *t, struct run_op *ret, kops_dtype dtype)
 		*ret = (struct run_op){.pinned = ""};
 		if (!random_args(t, &ret->args, dtype) || op_check(&ret->args, why) < 0)
 			continue;
-		list = t->backend->kernels(ret->args.op);
+		list = t->driver->kernels(ret->args.op);
 		if (below(t, 2))
 			ret->pinned = list->kernels[below(t, list->n)].name;
 		int rc = plan_run(&t->planner, &probe);
@@ -313,7 +313,7 @@ static bool run_chain(struct bench *t, struct chain *c)
 
 	fill(t, c->dtype);
 	for (unsigned r = 0; r < c->n_runs; r++)
-		t->backend->start(t->dev, &c->runs[r]);
+		t->driver->start(t->dev, &c->runs[r]);
 	for (unsigned r = 0; r < c->n_runs; r++)
 		for (unsigned i = 0; i < c->runs[r].n_ops; i++)
 			expect(t, &c->ops[r][i]);

@@ -56,10 +56,10 @@ void check_out_of_memory(struct bench *t)
 	struct run run = {.ops = &op, .n_ops = 1};
 	struct view *x = &op.args.views[0], *y = &op.args.views[1];
 
-	t->backend->describe(t->dev, &info);
-	if (t->backend->alloc(t->dev, info.memory_bytes * 2, &address) != KOPS_E_NOMEM)
+	t->driver->describe(t->dev, &info);
+	if (t->driver->alloc(t->dev, info.memory_bytes * 2, &address) != KOPS_E_NOMEM)
 		die("alloc", "twice the device's memory is not refused with KOPS_E_NOMEM");
-	if (t->backend->alloc(t->dev, info.memory_bytes - (256u << 20), &most) < 0)
+	if (t->driver->alloc(t->dev, info.memory_bytes - (256u << 20), &most) < 0)
 		die("alloc", "most of the device's memory is not given");
 	big.host =
 	    mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -73,8 +73,8 @@ void check_out_of_memory(struct bench *t)
 	wait_for(t, 1);
 	if (run.status != KOPS_E_NOMEM || !strstr(run.error, "MiB"))
 		die("a job on a full device", run.error);
-	t->backend->free(t->dev, most);
-	t->backend->start(t->dev, &run);
+	t->driver->free(t->dev, most);
+	t->driver->start(t->dev, &run);
 	wait_for(t, 1);
 	if (run.status < 0)
 		die("the same job when there is room again", run.error);
@@ -90,7 +90,7 @@ static double least_wall_us(struct bench *t, struct run *run)
 	for (unsigned i = 0; i < 3; i++) {
 		uint64_t start = clock_ns();
 
-		t->backend->start(t->dev, run);
+		t->driver->start(t->dev, run);
 		wait_for(t, 1);
 		if (run->status < 0)
 			die("timed", run->error);
@@ -165,7 +165,7 @@ void check_many_graphs(struct bench *t)
 			runs[r].repeats = round > 0;
 			if (round == 0 && plan_run(&t->planner, &runs[r]) < 0)
 				die("graphs", runs[r].error);
-			t->backend->start(t->dev, &runs[r]);
+			t->driver->start(t->dev, &runs[r]);
 			wait_for(t, 1);
 			if (runs[r].status < 0)
 				die("graphs", runs[r].error);
@@ -179,7 +179,7 @@ void check_many_graphs(struct bench *t)
 		die("graphs", "some run that came again was not launched as one");
 	for (unsigned r = 0; r < GRAPHS; r++)
 		run_forget_plan(&runs[r]);
-	t->backend->free(t->dev, x.device);
+	t->driver->free(t->dev, x.device);
 	free(runs);
 	free(adds);
 }
@@ -292,7 +292,7 @@ static void check_in_run(struct bench *t, struct run_op *each, const unsigned ch
 		die("together", run.error);
 	for (unsigned round = 0; round < ALIKE_ROUNDS; round++) {
 		run.repeats = round > 0;
-		t->backend->start(t->dev, &run);
+		t->driver->start(t->dev, &run);
 		wait_for(t, 1);
 		if (run.status < 0)
 			die("together", run.error);
@@ -307,7 +307,7 @@ static unsigned run_crowd(struct bench *t, struct run *runs, unsigned from, unsi
 	unsigned together = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		t->backend->start(t->dev, &runs[(from + i) % ALIKE]);
+		t->driver->start(t->dev, &runs[(from + i) % ALIKE]);
 	wait_for(t, n);
 	for (unsigned i = 0; i < n; i++) {
 		const struct run *run = &runs[(from + i) % ALIKE];
@@ -400,7 +400,7 @@ static void check_alike(struct bench *t, const struct alike *a)
 	if ((has_hopper(t) || !a->needs_hopper) && together != ALIKE * (ALIKE_ROUNDS - 1))
 		die("together", "some run had a launch of its own");
 	if (own.device)
-		t->backend->free(t->dev, own.device);
+		t->driver->free(t->dev, own.device);
 	free(content);
 	free(expected);
 }
@@ -470,7 +470,7 @@ void check_slices(struct bench *t)
 	start = clock_ns();
 	begin(t, &beside);
 	while (isinf(sliced_us) && clock_ns() < start + WAIT_NS) {
-		struct run *back = t->backend->poll(t->dev);
+		struct run *back = t->driver->poll(t->dev);
 
 		if (back && back->status < 0)
 			die("slices", back->error);
@@ -479,7 +479,7 @@ void check_slices(struct bench *t)
 		else if (back && run_is_through(back))
 			sliced_us = clock_us(start, clock_ns());
 		else if (back)
-			t->backend->start(t->dev, back);
+			t->driver->start(t->dev, back);
 	}
 	if (isinf(sliced_us) || isinf(beside_us))
 		die("slices", "the small run was not back first");
@@ -491,9 +491,9 @@ void check_slices(struct bench *t)
 		die("slices", "the small run waited for more than a slice");
 	run_forget_plan(&sliced);
 	run_forget_plan(&beside);
-	t->backend->free(t->dev, x.device);
-	t->backend->free(t->dev, y.device);
-	t->backend->free(t->dev, z.device);
+	t->driver->free(t->dev, x.device);
+	t->driver->free(t->dev, y.device);
+	t->driver->free(t->dev, z.device);
 }
 
 /* Runs until the end, slice by slice. */
@@ -501,14 +501,14 @@ static void run_slices(struct bench *t, struct run *run)
 {
 	uint64_t start = clock_ns();
 
-	t->backend->start(t->dev, run);
+	t->driver->start(t->dev, run);
 	while (clock_ns() < start + WAIT_NS) {
-		struct run *back = t->backend->poll(t->dev);
+		struct run *back = t->driver->poll(t->dev);
 
 		if (back && (back->status < 0 || run_is_through(back)))
 			return;
 		if (back)
-			t->backend->start(t->dev, back);
+			t->driver->start(t->dev, back);
 	}
 	die("long sums", "the run did not come back");
 }
@@ -562,7 +562,7 @@ static void check_long_sum(struct bench *t, const struct long_sum *s)
 	if (run.compute_us > BESIDE_US_MAX * op.cut.n_parts)
 		die("long sums", "its parts take much longer than PART_US");
 	run_forget_plan(&run);
-	t->backend->free(t->dev, m.device);
+	t->driver->free(t->dev, m.device);
 }
 
 /* Checks 16-bit sums of single rows and products, whose parts hand on f32. */
@@ -629,7 +629,7 @@ static void run_beside_product(struct bench *t, const struct memory *x, const st
 	for (unsigned i = 0; i < CROWD; i++)
 		if (others[i].status < 0)
 			die("crowded", others[i].error);
-	t->backend->free(t->dev, c.device);
+	t->driver->free(t->dev, c.device);
 }
 
 /*
@@ -658,10 +658,10 @@ void check_crowded(struct bench *t)
 		copy_between(t, &y[i], &found, LONG_BYTES);
 		if (memcmp(found.host, expected.host, LONG_BYTES) != 0)
 			die("crowded", "a softmax's result is not what it is alone");
-		t->backend->free(t->dev, y[i].device);
+		t->driver->free(t->dev, y[i].device);
 	}
-	t->backend->free(t->dev, x.device);
-	t->backend->free(t->dev, alone.device);
+	t->driver->free(t->dev, x.device);
+	t->driver->free(t->dev, alone.device);
 	free(expected.host);
 	free(found.host);
 }
@@ -670,7 +670,7 @@ bool has_hopper(const struct bench *t)
 {
 	struct device_info info;
 
-	t->backend->describe(t->dev, &info);
+	t->driver->describe(t->dev, &info);
 	return strstr(info.description, "compute capability 9.") != NULL;
 }
 
@@ -689,13 +689,13 @@ void check_fault(struct bench *t)
 		uint64_t give_up = clock_ns() + WAIT_NS;
 
 		begin(t, &runs[i]);
-		while (!t->backend->poll(t->dev))
+		while (!t->driver->poll(t->dev))
 			if (clock_ns() > give_up)
 				die("fault", "the run did not come back");
 		if (runs[i].status != KOPS_E_FAULT || !strstr(runs[i].error, "illegal memory access"))
 			die("fault", runs[i].error);
 	}
-	if (t->backend->alloc(t->dev, 4096, &address) != KOPS_E_FAULT)
+	if (t->driver->alloc(t->dev, 4096, &address) != KOPS_E_FAULT)
 		die("fault", "alloc() on a broken device does not say KOPS_E_FAULT");
 	printf("fault: \"%s\"\n", runs[1].error);
 }

@@ -85,7 +85,7 @@ static void fill(struct bench *t, const struct view *v, char *bytes)
 static void run_once(struct bench *t, struct run *run)
 {
 	do {
-		t->backend->start(t->dev, run);
+		t->driver->start(t->dev, run);
 		wait_for(t, 1);
 	} while (run->status == 0 && !run_is_through(run));
 	if (run->status < 0)
@@ -143,7 +143,7 @@ void check_streamed(struct bench *t)
 	char *whole = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	m.host = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (whole == MAP_FAILED || m.host == MAP_FAILED || t->backend->pin(m.host, m.bytes, false) < 0)
+	if (whole == MAP_FAILED || m.host == MAP_FAILED || t->driver->pin(m.host, m.bytes, false) < 0)
 		die("streamed", "cannot register memory");
 	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		const struct streamed *s = &cases[i];
@@ -163,7 +163,7 @@ void check_streamed(struct bench *t)
 		}
 		compare(s, y, whole, result);
 	}
-	t->backend->unpin(m.host);
+	t->driver->unpin(m.host);
 	munmap(m.host, MEMORY_BYTES);
 	munmap(whole, MEMORY_BYTES);
 }

@@ -4,7 +4,7 @@
  *     h = x w;  h += x w;  h += bias;  p = softmax(h);  y = p wᵀ;  z = yᵀ;  copy = z
  *
  * The views lie in one to three buffers, SHARED or RESIDENT; wᵀ is w seen transposed. p may be h, and z may lie
- * where h was. A backend that stages buffers on a device must keep all views consistent.
+ * where h was. A driver that stages buffers on a device must keep all views consistent.
  */
 #include <math.h>
 #include <stdio.h>
@@ -217,7 +217,7 @@ static unsigned start_chain(struct target *t, struct chain *c)
 {
 	if (c->run.status < 0)
 		return 0;
-	t->backend->start(t->dev, &c->run);
+	t->driver->start(t->dev, &c->run);
 	return 1;
 }
 

@@ -4,7 +4,7 @@
  *
  *   problem.c        random problems: memory, layouts, values
  *   shapes.c         their shapes, strides and parameters, op by op
- *   target.c         devices; runs a problem on one through the backend vtable (check_accuracy's too)
+ *   target.c         devices; runs a problem on one through the table of its driver (check_accuracy's too)
  *   judge.c          error bounds; compares outputs, and every byte around them
  *   chain.c          runs of several ops over shared intermediates
  *   together.c       ops in one launch against the same ops alone
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plan/backend.h"
+#include "device/driver.h"
 #include "plan/plan.h"
 
 #define CHECK_TEXT_BYTES 1024
@@ -65,7 +65,7 @@ struct space {
 	unsigned char *host, *before, *expected;
 	uint64_t bytes; /* a multiple of 8 */
 	bool resident;
-	bool pinnable; /* register it for DMA if the backend can */
+	bool pinnable; /* register it for DMA if the driver can */
 };
 
 /* An op over spaces. args have passed check(). */
@@ -123,23 +123,23 @@ int64_t view_at(const struct view *v, const uint64_t index[KOPS_RANK_MAX]);
 /* ---- Targets ---- */
 
 struct target {
-	const struct backend *backend;
-	struct backend_device *dev;
+	const struct driver *driver;
+	struct device_state *dev;
 	struct planner planner;
 	char name[16];
 };
 
 /*
- * Returns the CPU's backend, or that of the module at this path; NULL with a message on stderr if there is
+ * Returns the CPU's driver, or that of the module at this path; NULL with a message on stderr if there is
  * none.
  */
-const struct backend *target_backend(const char *module);
+const struct driver *target_driver(const char *module);
 
 /*
  * Opens each device, or the one of this name, and checks it. Returns how many checks failed, or -1 if there is
  * no device.
  */
-int target_each(const struct backend *backend, const char *device,
+int target_each(const struct driver *driver, const char *device,
                 unsigned (*check)(struct target *t, const void *options), const void *options);
 
 /*

@@ -433,13 +433,13 @@ int main(int argc, char **argv)
 		printf("skipped: this CPU has no AVX2 with fused multiply-add\n");
 		return 77;
 	}
-	threads_set((unsigned)sysconf(_SC_NPROCESSORS_ONLN)); /* a backend of the CPU sets its own number */
+	threads_set((unsigned)sysconf(_SC_NPROCESSORS_ONLN)); /* the driver of the CPU sets its own number */
 	printf("seed %llu\n", (unsigned long long)o.seed);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	const struct backend *backend = target_backend(o.module);
-	if (!backend)
+	const struct driver *driver = target_driver(o.module);
+	if (!driver)
 		return 1;
-	int failed = target_each(backend, o.device, check_device, &o);
+	int failed = target_each(driver, o.device, check_device, &o);
 	if (failed < 0)
 		return 77;
 	printf(failed ? "%d FAILED\n" : "all right\n", failed);

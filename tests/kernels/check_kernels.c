@@ -1,8 +1,9 @@
 /*
- * check_kernels: compares every op × device × kernel with the op's reference, through the backend vtable.
+ * check_kernels: compares every op × device × kernel with the op's reference, through the table of its driver.
  *
- * Checks the CPU backend, or with --module the devices of that module. Every kernel runs the same problems, so
- * a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong, 2 usage, 77 no device.
+ * Checks the driver of the CPU, or with --module the devices of that module. Every kernel runs the same
+ * problems, so a failure can be repeated with --seed and --case. Exit status: 0 right, 1 wrong, 2 usage, 77 no
+ * device.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static bool is_left_out(const struct options *o, const char *kernel)
 static void make_table(struct table *table, const struct target *t, const struct options *o,
                        const struct op *op)
 {
-	const struct kernel_list *list = t->backend->kernels(op);
+	const struct kernel_list *list = t->driver->kernels(op);
 	bool all = true; /* kernels of the list that may run */
 
 	*table = (struct table){0};
@@ -101,7 +102,7 @@ static void check_kernel(struct target *t, const struct options *o, struct probl
  */
 static unsigned large_of(const struct target *t, const struct options *o, unsigned number)
 {
-	bool large = number % o->often == o->often - 1 && strcmp(t->backend->kind, "cpu") != 0;
+	bool large = number % o->often == o->often - 1 && strcmp(t->driver->kind, "cpu") != 0;
 
 	return large ? number / o->often + 1 : 0;
 }
@@ -167,7 +168,7 @@ static unsigned check_op(struct target *t, const struct options *o, const struct
 /* Checks every kernel with launch_together(), on ops that are alike. */
 static unsigned check_together(struct target *t, const struct options *o, const struct op *op)
 {
-	const struct kernel_list *list = t->backend->kernels(op);
+	const struct kernel_list *list = t->driver->kernels(op);
 	unsigned failed = 0;
 
 	for (size_t i = 0; i < list->n; i++) {
@@ -295,10 +296,10 @@ int main(int argc, char **argv)
 	}
 	printf("seed %llu\n", (unsigned long long)o.seed);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	const struct backend *backend = target_backend(o.module);
-	if (!backend)
+	const struct driver *driver = target_driver(o.module);
+	if (!driver)
 		return 1;
-	int failed = target_each(backend, o.device, check_device, &o);
+	int failed = target_each(driver, o.device, check_device, &o);
 	if (failed < 0)
 		return 77;
 	printf(failed ? "%d FAILED\n" : "all right\n", failed);

@@ -14,11 +14,11 @@
 #include "host_mover.h"
 #include "plan/stage.h"
 
-const struct backend *kops_backend(void);
+const struct driver *kops_driver(void);
 
 #define ALIGNMENT 256
 
-struct backend_device {
+struct device_state {
 	struct list done;
 };
 
@@ -28,7 +28,7 @@ static unsigned fake_count(char why[WHY_BYTES])
 	return 1;
 }
 
-static int fake_open(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+static int fake_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
 {
 	(void)index;
 	(void)threads;
@@ -39,13 +39,13 @@ static int fake_open(unsigned index, unsigned threads, struct backend_device **r
 	return KOPS_E_NOMEM;
 }
 
-static void fake_close(struct backend_device *dev)
+static void fake_close(struct device_state *dev)
 {
 	free(dev);
 }
 
 /* Reports rates and limits so low that small problems are cut, staged, and used in place. */
-static void fake_describe(const struct backend_device *dev, struct device_info *ret)
+static void fake_describe(const struct device_state *dev, struct device_info *ret)
 {
 	(void)dev;
 	*ret = (struct device_info){
@@ -106,7 +106,7 @@ static int run_part(struct run *run)
 	return rc < 0 ? rc : stage_end_part(stage, run->next_op, run->next_part);
 }
 
-static int run_slice(struct backend_device *dev, struct run *run)
+static int run_slice(struct device_state *dev, struct run *run)
 {
 	struct device_info info;
 	double us = 0;
@@ -123,14 +123,14 @@ static int run_slice(struct backend_device *dev, struct run *run)
 	return rc == 0 && run_is_through(run) ? stage_download_all(run->planned) : rc;
 }
 
-static void fake_abandon(struct backend_device *dev, struct run *run)
+static void fake_abandon(struct device_state *dev, struct run *run)
 {
 	(void)dev;
 	free(run->state);
 	run->state = NULL;
 }
 
-static void fake_start(struct backend_device *dev, struct run *run)
+static void fake_start(struct device_state *dev, struct run *run)
 {
 	run->error[0] = '\0';
 	run_begin(run);
@@ -142,21 +142,21 @@ static void fake_start(struct backend_device *dev, struct run *run)
 	list_push_last(&dev->done, &run->link);
 }
 
-static struct run *fake_poll(struct backend_device *dev)
+static struct run *fake_poll(struct device_state *dev)
 {
 	return list_take(&dev->done, struct run, link);
 }
 
 /* ---- Memory ---- */
 
-static int fake_alloc(struct backend_device *dev, uint64_t bytes, void **ret_address)
+static int fake_alloc(struct device_state *dev, uint64_t bytes, void **ret_address)
 {
 	(void)dev;
 	*ret_address = calloc(1, bytes);
 	return *ret_address ? 0 : KOPS_E_NOMEM;
 }
 
-static void fake_free(struct backend_device *dev, void *address)
+static void fake_free(struct device_state *dev, void *address)
 {
 	(void)dev;
 	free(address);
@@ -175,18 +175,18 @@ static void fake_unpin(void *host)
 	(void)host;
 }
 
-const struct backend *kops_backend(void)
+const struct driver *kops_driver(void)
 {
-	static struct backend fake;
+	static struct driver fake;
 
-	fake = (struct backend){
-	    .abi = BACKEND_ABI,
+	fake = (struct driver){
+	    .abi = DRIVER_ABI,
 	    .kind = "fake",
 	    .count = fake_count,
 	    .open = fake_open,
 	    .close = fake_close,
 	    .describe = fake_describe,
-	    .kernels = backend_cpu.kernels,
+	    .kernels = driver_cpu.kernels,
 	    .start = fake_start,
 	    .poll = fake_poll,
 	    .abandon = fake_abandon,

@@ -439,7 +439,7 @@ static bool is_kernel_wanted(const struct options *o, const char *kernel)
 static void check_op(struct arena *a, const struct options *o, const struct large *l,
                      struct tally tallies[KERNELS_MAX])
 {
-	const struct kernel_list *list = a->t->backend->kernels(op_by_name(l->op));
+	const struct kernel_list *list = a->t->driver->kernels(op_by_name(l->op));
 
 	for (size_t i = 0; i < list->n && i < KERNELS_MAX; i++)
 		if (is_kernel_wanted(o, list->kernels[i].name))
@@ -477,7 +477,7 @@ static unsigned check_dtype(struct target *t, const struct options *o, kops_dtyp
 static unsigned print_tallies(const struct target *t, const struct options *o, const struct large *l,
                               const struct tally tallies[KERNELS_MAX])
 {
-	const struct kernel_list *list = t->backend->kernels(op_by_name(l->op));
+	const struct kernel_list *list = t->driver->kernels(op_by_name(l->op));
 	unsigned failed = 0;
 
 	for (size_t i = 0; i < list->n && i < KERNELS_MAX; i++) {

@@ -1,4 +1,4 @@
-/* target.c: runs problems on a device, through the backend vtable as the daemon does. */
+/* target.c: runs problems on a device, through the table of its driver as the daemon does. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,28 +12,28 @@
 
 /* ---- Devices ---- */
 
-static const struct backend *open_module(const char *path)
+static const struct driver *open_module(const char *path)
 {
-	const struct backend *(*entry)(void);
+	const struct driver *(*entry)(void);
 	void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	void *symbol = module ? dlsym(module, BACKEND_ENTRY) : NULL;
+	void *symbol = module ? dlsym(module, DRIVER_ENTRY) : NULL;
 
 	if (!symbol) {
 		fprintf(stderr, "cannot use module %s: %s\n", path, dlerror());
 		return NULL;
 	}
 	memcpy(&entry, &symbol, sizeof entry);
-	const struct backend *backend = entry();
-	if (backend->abi == BACKEND_ABI)
-		return backend;
-	fprintf(stderr, "module %s has ABI %u, not %u: build both from one tree\n", path, backend->abi,
-	        BACKEND_ABI);
+	const struct driver *driver = entry();
+	if (driver->abi == DRIVER_ABI)
+		return driver;
+	fprintf(stderr, "module %s has ABI %u, not %u: build both from one tree\n", path, driver->abi,
+	        DRIVER_ABI);
 	return NULL;
 }
 
-const struct backend *target_backend(const char *module)
+const struct driver *target_driver(const char *module)
 {
-	return module ? open_module(module) : &backend_cpu;
+	return module ? open_module(module) : &driver_cpu;
 }
 
 /* Returns 1 if it cannot be opened. */
@@ -42,26 +42,26 @@ static unsigned check_one(struct target *t, unsigned index,
 {
 	char why[WHY_BYTES] = "";
 
-	if (t->backend->open(index, 0, &t->dev, why) < 0) {
+	if (t->driver->open(index, 0, &t->dev, why) < 0) {
 		printf("FAILED to open %s: %s\n", t->name, why);
 		return 1;
 	}
-	backend_planner(t->backend, t->dev, &t->planner);
+	driver_planner(t->driver, t->dev, &t->planner);
 	unsigned failed = check(t, options);
-	t->backend->close(t->dev);
+	t->driver->close(t->dev);
 	return failed;
 }
 
-int target_each(const struct backend *backend, const char *device,
+int target_each(const struct driver *driver, const char *device,
                 unsigned (*check)(struct target *t, const void *options), const void *options)
 {
 	char why[WHY_BYTES] = "";
-	unsigned n = backend->count(why), failed = 0, checked = 0;
+	unsigned n = driver->count(why), failed = 0, checked = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		struct target t = {.backend = backend};
-		snprintf(t.name, sizeof t.name, n > 1 || strcmp(backend->kind, "cpu") ? "%s%u" : "%s",
-		         backend->kind, i);
+		struct target t = {.driver = driver};
+		snprintf(t.name, sizeof t.name, n > 1 || strcmp(driver->kind, "cpu") ? "%s%u" : "%s",
+		         driver->kind, i);
 		if (device && strcmp(device, t.name) != 0)
 			continue;
 		checked++;
@@ -89,10 +89,10 @@ bool target_wait(struct target *t, unsigned n)
 	time_t until = now_s() + WAIT_S;
 
 	while (n > 0) {
-		struct run *run = t->backend->poll(t->dev);
+		struct run *run = t->driver->poll(t->dev);
 
 		if (run && run->status == 0 && !run_is_through(run)) { /* one of several slices */
-			t->backend->start(t->dev, run);
+			t->driver->start(t->dev, run);
 			continue;
 		}
 		if (run) {
@@ -112,7 +112,7 @@ int target_compute(struct target *t, struct run *run)
 
 	if (rc < 0)
 		return rc;
-	t->backend->start(t->dev, run);
+	t->driver->start(t->dev, run);
 	if (!target_wait(t, 1)) {
 		snprintf(run->error, WHY_BYTES, "the run did not come back within %d s", WAIT_S);
 		return KOPS_E_TIMEOUT;
@@ -148,7 +148,7 @@ static int load_shared(struct target *t, struct space *s)
 {
 	s->memory.host = s->host;
 	s->memory.pin = MEMORY_PAGEABLE;
-	if (s->pinnable && t->backend->pin && t->backend->pin(s->host, s->bytes, false) == 0)
+	if (s->pinnable && t->driver->pin && t->driver->pin(s->host, s->bytes, false) == 0)
 		s->memory.pin = MEMORY_PINNED;
 	return 0;
 }
@@ -156,16 +156,16 @@ static int load_shared(struct target *t, struct space *s)
 /* The caller owns the memory of a device without its own. */
 int target_alloc(struct target *t, uint64_t bytes, void **ret_address)
 {
-	if (t->backend->alloc)
-		return t->backend->alloc(t->dev, bytes, ret_address);
+	if (t->driver->alloc)
+		return t->driver->alloc(t->dev, bytes, ret_address);
 	*ret_address = calloc(1, bytes);
 	return *ret_address ? 0 : KOPS_E_NOMEM;
 }
 
 void target_free(struct target *t, void *address)
 {
-	if (t->backend->alloc)
-		t->backend->free(t->dev, address);
+	if (t->driver->alloc)
+		t->driver->free(t->dev, address);
 	else
 		free(address);
 }
@@ -201,7 +201,7 @@ void target_drop(struct target *t, struct space *s)
 	if (s->memory.device)
 		target_free(t, s->memory.device);
 	if (s->memory.pin == MEMORY_PINNED)
-		t->backend->unpin(s->host);
+		t->driver->unpin(s->host);
 	s->memory = (struct memory){.bytes = s->bytes};
 }
 

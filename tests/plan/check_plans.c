@@ -43,8 +43,8 @@ struct choices {
 struct check {
 	const struct described_gpu *gpu;
 	struct planner planner;
-	struct backend_device *cpu; /* the CPU device to plan for; NULL: a described GPU */
-	uint64_t decisions;         /* a hash of all decisions */
+	struct device_state *cpu; /* the CPU device to plan for; NULL: a described GPU */
+	uint64_t decisions;       /* a hash of all decisions */
 	unsigned failed;
 };
 
@@ -278,7 +278,7 @@ static void open_described(struct check *c, const struct described_gpu *gpu)
 	struct planner *p = &c->planner;
 
 	*c = (struct check){.gpu = gpu, .planner.kernels = cuda_kernels};
-	p->dev = (const struct backend_device *)p; /* any address */
+	p->dev = (const struct device_state *)p; /* any address */
 	p->info.memory_bytes = gpu->memory_bytes;
 	p->info.link_rate = gpu->link_rate > 0 ? gpu->link_rate : fitted.host.link;
 	cuda_fill_costs(&p->info);
@@ -417,15 +417,15 @@ static bool check_cpu(const struct choices *o)
 	struct plan_job job;
 	char why[WHY_BYTES];
 
-	if (backend_cpu.open(0, 64, &c.cpu, why) < 0)
+	if (driver_cpu.open(0, 64, &c.cpu, why) < 0)
 		return false;
-	backend_planner(&backend_cpu, c.cpu, &c.planner);
+	driver_planner(&driver_cpu, c.cpu, &c.planner);
 	check_fresh_pages(&c);
 	for (uint64_t i = 0; i < o->cases; i++) {
 		plan_job_random(&job, c.cpu, &r);
 		check_job(&c, &job);
 	}
-	backend_cpu.close(c.cpu);
+	driver_cpu.close(c.cpu);
 	printf("%-10s %llu jobs%s\n", cpu.name, (unsigned long long)o->cases, c.failed ? ", FAILED" : "");
 	return c.failed == 0;
 }
@@ -457,7 +457,7 @@ static void *function(void *library, const char *name)
 	return library ? dlsym(library, name) : NULL;
 }
 
-/* Describes GPU 0 by what kops-cuda.so would hear from the driver. */
+/* Describes GPU 0 by what kops-cuda.so would hear from the NVIDIA driver. */
 static bool describe_real(struct described_gpu *ret)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *symbol = function(library, "cuInit");
@@ -530,20 +530,20 @@ static void compare(struct check *c, const struct planner *module, struct plan_j
 	run_forget_plan(&theirs.run);
 }
 
-static const struct backend *open_module(const char *path)
+static const struct driver *open_module(const char *path)
 {
-	const struct backend *(*entry)(void);
-	void *symbol = function(dlopen(path, RTLD_NOW | RTLD_LOCAL), BACKEND_ENTRY);
+	const struct driver *(*entry)(void);
+	void *symbol = function(dlopen(path, RTLD_NOW | RTLD_LOCAL), DRIVER_ENTRY);
 
 	if (!symbol) {
 		fprintf(stderr, "cannot use module %s: %s\n", path, dlerror());
 		return NULL;
 	}
 	memcpy(&entry, &symbol, sizeof entry);
-	return entry()->abi == BACKEND_ABI ? entry() : NULL;
+	return entry()->abi == DRIVER_ABI ? entry() : NULL;
 }
 
-static bool check_device(const struct backend *module, struct backend_device *dev, struct described_gpu *gpu,
+static bool check_device(const struct driver *module, struct device_state *dev, struct described_gpu *gpu,
                          const struct choices *o)
 {
 	struct random r = {o->seed};
@@ -551,7 +551,7 @@ static bool check_device(const struct backend *module, struct backend_device *de
 	struct plan_job job;
 	struct check c;
 
-	backend_planner(module, dev, &theirs);
+	driver_planner(module, dev, &theirs);
 	snprintf(gpu->name, sizeof gpu->name, "%.90s", theirs.info.description);
 	gpu->memory_bytes = theirs.info.memory_bytes;
 	gpu->link_rate = theirs.info.link_rate;
@@ -570,8 +570,8 @@ static bool check_device(const struct backend *module, struct backend_device *de
 
 static int check_module(const struct choices *o)
 {
-	const struct backend *module = open_module(o->module);
-	struct backend_device *dev = NULL;
+	const struct driver *module = open_module(o->module);
+	struct device_state *dev = NULL;
 	struct described_gpu gpu = {0};
 	char why[WHY_BYTES] = "";
 

@@ -274,7 +274,7 @@ static bool prepare(const struct timing *t, struct run_op *op, struct buffers *b
 }
 
 /* Measures the plan and the shortest of some runs, in us. */
-static bool measure(struct backend_device *dev, const struct timing *t, double *ret_plan_us, double *ret_us)
+static bool measure(struct device_state *dev, const struct timing *t, double *ret_plan_us, double *ret_us)
 {
 	struct buffers b = {.n = 0};
 	struct run_op op;
@@ -282,7 +282,7 @@ static bool measure(struct backend_device *dev, const struct timing *t, double *
 	struct planner planner;
 	bool right = false;
 
-	backend_planner(&backend_cpu, dev, &planner);
+	driver_planner(&driver_cpu, dev, &planner);
 	*ret_us = INFINITY;
 	if (!prepare(t, &op, &b) || plan_run(&planner, &run) < 0)
 		goto out;
@@ -290,8 +290,8 @@ static bool measure(struct backend_device *dev, const struct timing *t, double *
 	for (int i = 0; i < (t->fresh ? 1 : TRIES); i++) {
 		if (i > 0 && !t->again && !remap_views(&b))
 			goto out;
-		backend_cpu.start(dev, &run);
-		if (backend_cpu.poll(dev) != &run || run.status != 0)
+		driver_cpu.start(dev, &run);
+		if (driver_cpu.poll(dev) != &run || run.status != 0)
 			goto out;
 		if (i > 0 || !t->again)
 			*ret_us = fmin(*ret_us, run.compute_us);
@@ -304,7 +304,7 @@ out:
 
 /* ---- All ---- */
 
-static bool check(struct backend_device *dev, const struct timing *t, double within)
+static bool check(struct device_state *dev, const struct timing *t, double within)
 {
 	double plan_us = 0, us;
 
@@ -321,7 +321,7 @@ static bool check(struct backend_device *dev, const struct timing *t, double wit
 int main(int argc, char **argv)
 {
 	static const struct option long_options[] = {{"within", required_argument, NULL, 'w'}, {0}};
-	struct backend_device *dev;
+	struct device_state *dev;
 	char why[WHY_BYTES];
 	double within = 4;
 	bool right = true;
@@ -334,11 +334,11 @@ int main(int argc, char **argv)
 		within = strtod(optarg, NULL);
 	}
 	const char *name = optind < argc ? argv[optind] : "";
-	if (backend_cpu.open(0, 0, &dev, why) < 0)
+	if (driver_cpu.open(0, 0, &dev, why) < 0)
 		return 2;
 	for (size_t i = 0; i < sizeof timings / sizeof timings[0]; i++)
 		if (strncmp(timings[i].name, name, strlen(name)) == 0)
 			right &= check(dev, &timings[i], within);
-	backend_cpu.close(dev);
+	driver_cpu.close(dev);
 	return right ? 0 : 1;
 }

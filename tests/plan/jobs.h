@@ -7,7 +7,7 @@
 #define KOPS_TESTS_PLAN_JOBS_H
 
 #include "check.h"
-#include "plan/backend.h"
+#include "device/driver.h"
 
 #define JOB_OPS     4
 #define JOB_BUFFERS (JOB_OPS * OP_OPERANDS_MAX)

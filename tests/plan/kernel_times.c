@@ -142,7 +142,7 @@ static double plan_of(const struct question *q, const struct op_args *args, bool
 	struct run run = {.ops = &op, .n_ops = 1};
 
 	cuda_fill_costs(&gpu.info);
-	gpu.dev = (const struct backend_device *)&gpu; /* any address */
+	gpu.dev = (const struct device_state *)&gpu; /* any address */
 	for (unsigned v = 0; v < args->op->n_operands; v++)
 		*(struct memory *)op.args.views[v].space = (struct memory){
 		    .owner = in_host_memory ? NULL : gpu.dev, .bytes = 1ull << 40, .pin = MEMORY_PINNED};

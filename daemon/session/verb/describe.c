@@ -4,15 +4,15 @@
 
 enum { KERNELS_MAX = 256 };
 
-static size_t describe_kernels(const struct backend *backend, Kops__V1__Kernel *kernels, size_t used)
+static size_t describe_kernels(const struct driver *driver, Kops__V1__Kernel *kernels, size_t used)
 {
 	for (unsigned i = 0; i < OP_COUNT; i++) {
-		const struct kernel_list *list = backend->kernels(ops[i]);
+		const struct kernel_list *list = driver->kernels(ops[i]);
 		for (size_t k = 0; k < list->n && used < KERNELS_MAX; k++) {
 			kernels[used] = (Kops__V1__Kernel)KOPS__V1__KERNEL__INIT;
 			kernels[used].op = (char *)ops[i]->name;
 			kernels[used].name = (char *)list->kernels[k].name;
-			kernels[used].device = (char *)backend->kind;
+			kernels[used].device = (char *)driver->kind;
 			kernels[used].idea = (char *)list->kernels[k].idea;
 			kernels[used].dtypes = (char *)list->kernels[k].dtypes;
 			kernels[used].takes = (char *)list->kernels[k].takes;
@@ -29,12 +29,12 @@ static size_t describe_all_kernels(const struct engine *e, Kops__V1__Kernel *ker
 	size_t used = 0;
 
 	for (unsigned i = 0; i < e->n_devices; i++) {
-		const struct backend *backend = e->devices[i].device->backend;
+		const struct driver *driver = e->devices[i].device->driver;
 		bool seen = false;
 		for (unsigned j = 0; j < i; j++)
-			seen |= e->devices[j].device->backend == backend;
+			seen |= e->devices[j].device->driver == driver;
 		if (!seen)
-			used = describe_kernels(backend, kernels, used);
+			used = describe_kernels(driver, kernels, used);
 	}
 	return used;
 }

@@ -1,7 +1,7 @@
 /*
- * simulated_gpu: a module in place of kops-cuda.so whose GPUs are the CPU backend. It lets tests without a GPU
- * see failing devices, hangs and pinning. Tests create files in the folder $SIMULATED_GPU while the daemon
- * runs:
+ * simulated_gpu: a module in place of kops-cuda.so whose GPUs use the driver of the CPU. It lets tests without
+ * a GPU see failing devices, hangs and pinning. Tests create files in the folder $SIMULATED_GPU while the
+ * daemon runs:
  *
  *     count         number of GPUs; 2 without the file
  *     memory        bytes of memory of each GPU; 64 MiB without the file
@@ -26,7 +26,7 @@
 
 #include "cpu/cpu.h"
 
-const struct backend *kops_backend(void);
+const struct driver *kops_driver(void);
 
 enum { HUNG_MAX = 64 };
 
@@ -81,19 +81,19 @@ static unsigned count(char why[WHY_BYTES])
 	return n;
 }
 
-static int open_gpu(unsigned index, unsigned threads, struct backend_device **ret_dev, char why[WHY_BYTES])
+static int open_gpu(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
 {
 	(void)threads;
 	if (index == 0 && is_there("no-open")) {
 		snprintf(why, WHY_BYTES, "simulated: all of its memory is taken");
 		return KOPS_E_NOMEM;
 	}
-	return backend_cpu.open(0, 1, ret_dev, why);
+	return driver_cpu.open(0, 1, ret_dev, why);
 }
 
-static void describe(const struct backend_device *dev, struct device_info *ret)
+static void describe(const struct device_state *dev, struct device_info *ret)
 {
-	backend_cpu.describe(dev, ret);
+	driver_cpu.describe(dev, ret);
 	snprintf(ret->description, sizeof ret->description, "simulated GPU");
 	ret->memory_bytes = number_in("memory", 64u << 20);
 	ret->has_trials = true;
@@ -129,7 +129,7 @@ static unsigned read_rivals(const struct op *op, struct simulated_kernel ret[RIV
 
 static const struct kernel_list *cpu_gemm(void)
 {
-	return backend_cpu.kernels(op_by_name("gemm"));
+	return driver_cpu.kernels(op_by_name("gemm"));
 }
 
 static double expected_ns(size_t kernel, const struct op_args *args)
@@ -167,7 +167,7 @@ static void make_gemm_kernels(void)
 
 static const struct kernel_list *kernels(const struct op *op)
 {
-	return strcmp(op->name, "gemm") == 0 ? &gemm_list : backend_cpu.kernels(op);
+	return strcmp(op->name, "gemm") == 0 ? &gemm_list : driver_cpu.kernels(op);
 }
 
 /* Sets the reported times of kernels: tests of what jobs show must not depend on the machine's load. */
@@ -195,10 +195,10 @@ static void spoil(const struct run *run)
 		memset(memory_at(out->space, out->offset), 0x3c, dtype_size(out->dtype));
 }
 
-static void release_held(struct backend_device *dev)
+static void release_held(struct device_state *dev)
 {
 	if (held)
-		backend_cpu.start(dev, held);
+		driver_cpu.start(dev, held);
 	held = NULL;
 }
 
@@ -219,24 +219,24 @@ static void say_together(unsigned n)
 	fclose(f);
 }
 
-static void start_crowd(struct backend_device *dev)
+static void start_crowd(struct device_state *dev)
 {
 	struct run *run;
 	unsigned n = 0;
 
 	for (; (run = list_take(&crowd, struct run, link)); n++)
-		backend_cpu.start(dev, run);
+		driver_cpu.start(dev, run);
 	say_together(n);
 }
 
-static struct run *poll(struct backend_device *dev)
+static struct run *poll(struct device_state *dev)
 {
 	if (!is_there("gather"))
 		start_crowd(dev);
-	return backend_cpu.poll(dev);
+	return driver_cpu.poll(dev);
 }
 
-static void start(struct backend_device *dev, struct run *run)
+static void start(struct device_state *dev, struct run *run)
 {
 	if (run->repeats && run->n_ops == 1 && is_there("together")) {
 		hold_back(run);
@@ -252,7 +252,7 @@ static void start(struct backend_device *dev, struct run *run)
 		return;
 	}
 	release_held(dev);
-	backend_cpu.start(dev, run);
+	driver_cpu.start(dev, run);
 	say_times(run);
 	if (is_there("wrong-kernel"))
 		spoil(run);
@@ -263,7 +263,7 @@ static void start(struct backend_device *dev, struct run *run)
 }
 
 /* A device with notify() works by itself, and so can hang. Runs here end before anyone asks. */
-static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+static void notify(struct device_state *dev, void (*wake)(void *arg), void *arg)
 {
 	(void)dev;
 	(void)wake;
@@ -271,7 +271,7 @@ static void notify(struct backend_device *dev, void (*wake)(void *arg), void *ar
 }
 
 /* Reports a higher temperature at each call, so a test sees when it was asked. */
-static void sense(const struct backend_device *dev, struct device_sensors *ret)
+static void sense(const struct device_state *dev, struct device_sensors *ret)
 {
 	static unsigned asked;
 
@@ -301,11 +301,11 @@ static void unpin(void *host)
 	(void)host;
 }
 
-const struct backend *kops_backend(void)
+const struct driver *kops_driver(void)
 {
-	static struct backend gpu;
+	static struct driver gpu;
 
-	gpu = backend_cpu;
+	gpu = driver_cpu;
 	gpu.kind = "gpu";
 	gpu.count = count;
 	gpu.open = open_gpu;

@@ -1,5 +1,5 @@
 /*
- * Tests the self-test of kernels at start, on a backend whose kernels are the ops' references, right or
+ * Tests the self-test of kernels at start, on a driver whose kernels are the ops' references, right or
  * spoiled.
  */
 #include <setjmp.h>
@@ -78,7 +78,7 @@ static const struct kernel_list *list_of(const struct op *op)
 
 static unsigned short_runs; /* number of runs that still lack memory */
 
-static void start(struct backend_device *dev, struct run *run)
+static void start(struct device_state *dev, struct run *run)
 {
 	struct op_args args = run->ops[0].args;
 
@@ -94,7 +94,7 @@ static void start(struct backend_device *dev, struct run *run)
 	run->status = run->ops[0].kernel->launch(&args, NULL);
 }
 
-static struct run *poll(struct backend_device *dev)
+static struct run *poll(struct device_state *dev)
 {
 	struct run *run = finished;
 
@@ -108,11 +108,11 @@ static const struct planner plain = {.kernels = list_of, .info.memory_bytes = UI
 /* Returns which kernels of gemm a self-test disables, if `passed` of them pass. */
 static uint64_t disabled_by_test(int passed, const char *failures)
 {
-	const struct backend backend = {.start = start, .poll = poll};
+	const struct driver driver = {.start = start, .poll = poll};
 	struct planner planner = plain;
 	char failed[WHY_BYTES];
 
-	assert_int_equal(canary_self_test(&backend, NULL, &planner, failed), passed);
+	assert_int_equal(canary_self_test(&driver, NULL, &planner, failed), passed);
 	assert_string_equal(failed, failures);
 	return planner.disabled[op_index(op_by_name("gemm"))];
 }

@@ -31,10 +31,10 @@ bool turns_are_shared(const struct turns *t, uint64_t now)
 	return is_shared;
 }
 
-static void execute(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+static void execute(struct device_work *work, const struct driver *driver, struct device_state *dev)
 {
 	(void)work;
-	(void)backend;
+	(void)driver;
 	(void)dev;
 	__atomic_add_fetch(&executed, 1, __ATOMIC_SEQ_CST);
 }
@@ -62,7 +62,7 @@ static struct device *open_cpu(uv_loop_t *loop)
 	char why[WHY_BYTES];
 
 	uv_loop_init(loop);
-	assert_int_equal(device_open(loop, "cpu", &backend_cpu, 0, 1, &device, why), 0);
+	assert_int_equal(device_open(loop, "cpu", &driver_cpu, 0, 1, &device, why), 0);
 	uv_ref((uv_handle_t *)&device->woken); /* as a listener keeps the loop alive */
 	run_until_idle(loop, device);
 	return device;
@@ -119,10 +119,10 @@ static void test_one_user_is_told_all_at_once(void **state)
 
 static int slack_ns;
 
-static void ask_slack(struct device_work *work, const struct backend *backend, struct backend_device *dev)
+static void ask_slack(struct device_work *work, const struct driver *driver, struct device_state *dev)
 {
 	(void)work;
-	(void)backend;
+	(void)driver;
 	(void)dev;
 	slack_ns = prctl(PR_GET_TIMERSLACK, 0ul, 0ul, 0ul, 0ul);
 }

@@ -15,7 +15,7 @@
 
 enum { MANY = 1000 };
 
-static const struct backend backend = {0};
+static const struct driver driver = {0};
 
 struct fixture {
 	uv_loop_t loop;
@@ -59,7 +59,7 @@ static int setup(void **state)
 	e->progress = progress;
 	e->devices[0].device = &f->device; /* nothing is dispatched to it, since n_devices is 0 */
 	f->device.info = &f->info;
-	f->device.backend = &backend;
+	f->device.driver = &driver;
 	f->user = accounts_get(&e->accounts, 1);
 	begin_pending(f, &f->first);
 	begin_pending(f, &f->second);

@@ -48,7 +48,7 @@ static void unwatch(struct turns_place *place)
 	(void)place;
 }
 
-static void open_pool(struct fixture *f, const struct backend *gpu, uint64_t warm_bytes, uint64_t cache_bytes)
+static void open_pool(struct fixture *f, const struct driver *gpu, uint64_t warm_bytes, uint64_t cache_bytes)
 {
 	char why[WHY_BYTES];
 
@@ -578,7 +578,7 @@ static void fake_unpin(void *host)
 
 static void test_pinned_and_unpinned(void **state)
 {
-	static const struct backend gpu = {.pin = fake_pin, .unpin = fake_unpin};
+	static const struct driver gpu = {.pin = fake_pin, .unpin = fake_unpin};
 	struct fixture f;
 	struct segment *s;
 
@@ -613,7 +613,7 @@ static void unpin_slowly(void *host)
 static void test_what_is_at_nobodys_expense(void **state)
 {
 	enum { N = 32, CACHED = 2 };
-	static const struct backend gpu = {.pin = fake_pin, .unpin = unpin_slowly};
+	static const struct driver gpu = {.pin = fake_pin, .unpin = unpin_slowly};
 	struct fixture f;
 	struct segment *s[N];
 	unsigned released = 0;
@@ -646,7 +646,7 @@ static void unpin_when_told(void *host)
 /* It counts once, however long a thread takes to unmap its old memory. */
 static void test_adopted_while_it_is_unmapped(void **state)
 {
-	static const struct backend gpu = {.pin = fake_pin, .unpin = unpin_when_told};
+	static const struct driver gpu = {.pin = fake_pin, .unpin = unpin_when_told};
 	struct fixture f;
 	struct segment *s, *again;
 	struct stat st;

@@ -411,7 +411,7 @@ static void unpin(void *host)
 	n_unpins++;
 }
 
-static const struct backend pinning = {.pin = pin, .unpin = unpin};
+static const struct driver pinning = {.pin = pin, .unpin = unpin};
 
 static void large_buffers_are_pinned(void **state)
 {

@@ -34,23 +34,22 @@ static const struct kernel_list *kernels_of(const struct op *op)
 	return &list;
 }
 
-static void notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+static void notify(struct device_state *dev, void (*wake)(void *arg), void *arg)
 {
 	(void)dev;
 	(void)wake;
 	(void)arg;
 }
 
-static const struct backend host = {.kind = "cpu"};
-static const struct backend gpu = {.kind = "gpu", .notify = notify};
+static const struct driver host = {.kind = "cpu"};
+static const struct driver gpu = {.kind = "gpu", .notify = notify};
 
 /* Plans a job of n_ops ops. */
-static int try_plan(const struct backend *backend, unsigned n_ops, double us, uint32_t parts,
-                    char why[WHY_BYTES])
+static int try_plan(const struct driver *driver, unsigned n_ops, double us, uint32_t parts, char why[WHY_BYTES])
 {
 	const struct config config = {.max_hold = 100, .max_run_time = 5000, .hang_timeout = 2000};
 	const struct planner planner = {.kernels = kernels_of, .info.memory_bytes = 1 << 30};
-	struct device device = {.name = "it", .backend = backend, .planner = &planner, .info = &planner.info};
+	struct device device = {.name = "it", .driver = driver, .planner = &planner, .info = &planner.info};
 	struct engine e = {.config = &config, .n_devices = 1, .devices[0].device = &device};
 	struct account account = {.refs = 1};
 	struct job_queues queues = {0};

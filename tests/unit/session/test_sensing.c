@@ -30,7 +30,7 @@ struct fixture {
 static unsigned n_asked; /* atomic; counted by worker threads */
 static bool hangs;       /* atomic: the driver does not answer */
 
-static void sense(const struct backend_device *dev, struct device_sensors *ret)
+static void sense(const struct device_state *dev, struct device_sensors *ret)
 {
 	unsigned n = __atomic_add_fetch(&n_asked, 1, __ATOMIC_RELAXED);
 
@@ -41,7 +41,7 @@ static void sense(const struct backend_device *dev, struct device_sensors *ret)
 	ret->power_w = 300;
 }
 
-static const struct backend can_tell = {.sense = sense}, cannot_tell = {0};
+static const struct driver can_tell = {.sense = sense}, cannot_tell = {0};
 
 static void told(void *user)
 {
@@ -58,8 +58,8 @@ static int set_up(void **state)
 	f->engine.accounts.config = &f->config;
 	f->engine.accounts.sched = &f->engine.sched;
 	f->engine.accounts.turns = &f->turns;
-	f->devices[0].backend = &cannot_tell;
-	f->devices[1].backend = &can_tell;
+	f->devices[0].driver = &cannot_tell;
+	f->devices[1].driver = &can_tell;
 	f->engine.devices[0].device = &f->devices[0];
 	f->engine.devices[1].device = &f->devices[1];
 	f->engine.n_devices = 2;

@@ -1,5 +1,5 @@
 /*
- * backend.c: NVIDIA GPUs, as the module kops-cuda.so.
+ * driver.c: the driver of NVIDIA GPUs, as the module kops-cuda.so.
  *
  * start() holds small runs back as a crowd (crowd.h), or enqueues the next slice of a run (enqueue.h) on one
  * of the device's streams (lane.h). poll() compares the word that the GPU writes when a slice is through.
@@ -29,7 +29,7 @@ static const char *sentence_of(int status)
 	return status == KOPS_E_NOMEM ? "out of memory while the job was enqueued" : "CUDA refused the job";
 }
 
-static void start_alone(struct backend_device *dev, struct run *run)
+static void start_alone(struct device_state *dev, struct run *run)
 {
 	struct lane *lane = cuda_lane_for(dev, run->lane);
 	struct out *out = run->state ? run->state : cuda_out_take(dev);
@@ -60,7 +60,7 @@ static void start_alone(struct backend_device *dev, struct run *run)
 }
 
 /* All that was held back. */
-static void start_crowd(struct backend_device *dev)
+static void start_crowd(struct device_state *dev)
 {
 	struct run *alone[CUDA_LANES];
 	unsigned n = cuda_crowd_dissolve(dev, alone);
@@ -71,7 +71,7 @@ static void start_crowd(struct backend_device *dev)
 }
 
 /* False: it has to be started by itself. */
-static bool join_crowd(struct backend_device *dev, struct run *run)
+static bool join_crowd(struct device_state *dev, struct run *run)
 {
 	if (!cuda_crowd_suits(dev, run))
 		return false;
@@ -80,7 +80,7 @@ static bool join_crowd(struct backend_device *dev, struct run *run)
 	return cuda_crowd_join(dev, run);
 }
 
-static void gpu_start(struct backend_device *dev, struct run *run)
+static void gpu_start(struct device_state *dev, struct run *run)
 {
 	if (run->error[0]) /* else its cache line stays the loop's */
 		run->error[0] = '\0';
@@ -132,7 +132,7 @@ static void add_times(struct run *run, const struct out *out)
 	run->slice_us = upload_us + compute_us + download_us;
 }
 
-static struct run *finish_slice(struct backend_device *dev, struct lane *lane)
+static struct run *finish_slice(struct device_state *dev, struct lane *lane)
 {
 	struct out *out = cuda_lane_pop(lane);
 	struct run *run = out->run;
@@ -147,7 +147,7 @@ static struct run *finish_slice(struct backend_device *dev, struct lane *lane)
 	return run;
 }
 
-static void gpu_abandon(struct backend_device *dev, struct run *run)
+static void gpu_abandon(struct device_state *dev, struct run *run)
 {
 	struct out *out = run->state;
 
@@ -177,7 +177,7 @@ static bool is_through(const struct lane *lane)
 }
 
 /* Looks for a broken context now and then; a run that it took down never writes its number. */
-static void look_for_errors(struct backend_device *dev)
+static void look_for_errors(struct device_state *dev)
 {
 	uint64_t now = clock_ns();
 
@@ -194,7 +194,7 @@ static void look_for_errors(struct backend_device *dev)
 	}
 }
 
-static bool has_long_out(const struct backend_device *dev)
+static bool has_long_out(const struct device_state *dev)
 {
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		const struct out *first = cuda_lane_first(&dev->lanes[i]);
@@ -205,7 +205,7 @@ static bool has_long_out(const struct backend_device *dev)
 	return false;
 }
 
-static struct run *gpu_poll(struct backend_device *dev)
+static struct run *gpu_poll(struct device_state *dev)
 {
 	start_crowd(dev);
 	if (!list_is_empty(&dev->done))
@@ -254,7 +254,7 @@ static void notify_lane(struct lane *lane, struct waker *waker)
 	drop_waker(waker);
 }
 
-static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void *arg)
+static void gpu_notify(struct device_state *dev, void (*wake)(void *arg), void *arg)
 {
 	struct waker *waker;
 
@@ -275,13 +275,13 @@ static void gpu_notify(struct backend_device *dev, void (*wake)(void *arg), void
 	drop_waker(waker);
 }
 
-static void enter(const struct backend_device *dev)
+static void enter(const struct device_state *dev)
 {
 	cuda_use_device(dev->index);
 }
 
-static const struct backend cuda_backend = {
-    .abi = BACKEND_ABI,
+static const struct driver cuda_driver = {
+    .abi = DRIVER_ABI,
     .kind = "gpu",
     .count = cuda_count,
     .open = cuda_open,
@@ -300,9 +300,9 @@ static const struct backend cuda_backend = {
     .unpin = cuda_unpin,
 };
 
-__attribute__((visibility("default"))) const struct backend *kops_backend(void);
+__attribute__((visibility("default"))) const struct driver *kops_driver(void);
 
-const struct backend *kops_backend(void)
+const struct driver *kops_driver(void)
 {
-	return &cuda_backend;
+	return &cuda_driver;
 }
