@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "plan/stage.h"
+#include "plan/mover.h"
 
 /* Returns the offset of element i, by these strides. */
 static inline uint64_t host_offset(const struct layout *l, const uint64_t strides[KOPS_RANK_MAX], uint64_t i)

@@ -5,6 +5,7 @@
 
 #include "cuda/lane.h"
 #include "cuda/words.h"
+#include "plan/mover.h"
 
 /* ---- Who may join ---- */
 

@@ -8,6 +8,7 @@
 #include "cuda/lane.h"
 #include "cuda/together.h"
 #include "cuda/words.h"
+#include "plan/mover.h"
 
 /*
  * The stream of a run that asked to be timed is held before its first event until all is enqueued, so that its

@@ -12,8 +12,9 @@
  *     RECORDING ──cuda_graph_end()──→ KEPT ⇄ OUT (cuda_graph_launch(), cuda_graph_rest())
  *         └────────────────────────────┴───────→ destroyed
  *
- * Invariants: it is KEPT or OUT while it is in both lists, and graphs.nodes counts its nodes only then. It has
- * a word that is in no list, from cuda_graph_begin() on. One that is OUT is neither dropped nor launched.
+ * Invariants: a graph is KEPT or OUT exactly while it is in both lists. It can then be launched, and
+ * graphs.nodes counts its nodes. Its word is in no list from cuda_graph_begin() on. A graph that is OUT is
+ * neither dropped nor launched.
  */
 struct cuda_graph {
 	struct device_state *dev;
@@ -38,6 +39,7 @@ static const void *scratch_of(const struct stage *stage)
 static bool is_kept(const struct cuda_graph *graph)
 {
 	INVARIANT(list_has(&graph->link) == list_has(&graph->by_use));
+	INVARIANT(!list_has(&graph->by_use) || (graph->exec && graph->stage && graph->word));
 	return list_has(&graph->by_use);
 }
 
@@ -202,10 +204,13 @@ static bool keep(struct cuda_graph *graph, struct run *run)
 
 bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc)
 {
+	PRE(!is_kept(graph) && !graph->out && graph->word);
 	graph->stage = run->planned;
 	graph->scratch = scratch_of(graph->stage);
-	if (instantiate(graph, rc) && keep(graph, run))
+	if (instantiate(graph, rc) && keep(graph, run)) {
+		POST(is_kept(graph) && !graph->out);
 		return true;
+	}
 	graph->stage->unrecordable = true;
 	discard_recording(graph);
 	return false;
@@ -223,7 +228,7 @@ int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word)
 
 void cuda_graph_rest(struct cuda_graph *graph)
 {
-	PRE(graph->out);
+	PRE(is_kept(graph) && graph->out);
 	graph->out = false;
 }
 

@@ -2,6 +2,7 @@
 #include "cuda/together.h"
 
 #include "cuda/lane.h"
+#include "plan/mover.h"
 
 /* Neither touches what the other writes. */
 static bool are_independent(const struct op_args *a, const struct op_args *b)

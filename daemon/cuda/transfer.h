@@ -6,7 +6,7 @@
 #ifndef KOPS_CUDA_TRANSFER_H
 #define KOPS_CUDA_TRANSFER_H
 
-#include "plan/stage.h"
+#include "plan/mover.h"
 
 extern const struct stage_mover cuda_mover; /* of streams that are cudaStream_t */
 

@@ -6,7 +6,8 @@
  *     plan.c       ops and runs
  *     choose.c     kernels
  *     estimate.c   time
- *     stage.c      operands in host memory, for a device that has its own (layout.c)
+ *     stage.c      copies of operands, for a device with memory of its own (layout.c)
+ *     mover.c      moves them while a run is out; for drivers, not for plans
  */
 #ifndef KOPS_PLAN_PLAN_H
 #define KOPS_PLAN_PLAN_H

@@ -1,6 +1,5 @@
 #include "plan/stage.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
 #include "base/invariant.h"
@@ -17,31 +16,11 @@ static struct memory *memory_of(const struct view *v)
 	return (struct memory *)(uintptr_t)v->space;
 }
 
-static const struct op_args *args_of(const struct stage *stage, unsigned i)
-{
-	return &stage->run->ops[i].args;
-}
-
 /* Whether nothing is moved: its memory is the device's, or it is absent, or nothing is launched. */
 static bool stays(const struct op_args *args, unsigned v)
 {
 	return view_is_absent(&args->views[v]) || memory_of(&args->views[v])->owner || op_is_empty(args);
 }
-
-static struct stage_copy *copy_of(const struct stage *stage, unsigned i, unsigned v)
-{
-	unsigned use = stage->uses[i][v];
-
-	return use == STAGE_NONE ? NULL : &stage->copies[use];
-}
-
-static bool is_sound(const struct stage_copy *copy)
-{
-	return !(copy->direct && (copy->valid || copy->dirty)) &&
-	       (!copy->dirty || (copy->valid && copy->is_written));
-}
-
-/* ---- Laying out ---- */
 
 static unsigned find_or_add_copy(struct stage *stage, const struct view *v)
 {
@@ -71,7 +50,7 @@ static void note_copy_use(struct stage_copy *copy, const struct op_args *args, u
 static void find_copies(struct stage *stage)
 {
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
-		const struct op_args *args = args_of(stage, i);
+		const struct op_args *args = stage_op(stage, i);
 
 		for (unsigned v = 0; v < args->op->n_operands; v++) {
 			stage->uses[i][v] = STAGE_NONE;
@@ -147,14 +126,14 @@ static bool is_preferred(const struct op_args *args, unsigned v, unsigned to)
  */
 static bool takes_host_view(const struct stage *stage, unsigned i, unsigned v)
 {
-	const struct op_args *args = args_of(stage, i);
-	const struct stage_copy *copy = copy_of(stage, i, v);
+	const struct op_args *args = stage_op(stage, i);
+	const struct stage_copy *copy = stage_copy_of(stage, i, v);
 
 	if (!stage->run->ops[i].kernel->once || stage->run->ops[i].cut.grows)
 		return false; /* of a streamed run, the copy engines move more than a kernel can over the link
 		               */
 	for (unsigned w = 0; w < args->op->n_operands; w++)
-		if (is_preferred(args, w, v) && copy_of(stage, i, w))
+		if (is_preferred(args, w, v) && stage_copy_of(stage, i, w))
 			return false;
 	if (copy->pinned)
 		return true;
@@ -179,11 +158,11 @@ static void point_at_image(const struct stage_copy *copy, char *scratch, struct 
 		v->strides[d] = layout.strides[d];
 }
 
-static void fill_args(const struct stage *stage, unsigned i, struct op_args *ret_args)
+void stage_args(const struct stage *stage, unsigned i, struct op_args *ret_args)
 {
-	*ret_args = *args_of(stage, i);
+	*ret_args = *stage_op(stage, i);
 	for (unsigned v = 0; v < ret_args->op->n_operands; v++) {
-		const struct stage_copy *copy = copy_of(stage, i, v);
+		const struct stage_copy *copy = stage_copy_of(stage, i, v);
 		struct view *view = &ret_args->views[v];
 
 		if (view_is_absent(view))
@@ -203,7 +182,7 @@ static bool kernel_agrees(struct stage *stage, unsigned i)
 	const struct run_op *op = &stage->run->ops[i];
 	struct op_args args;
 
-	fill_args(stage, i, &args);
+	stage_args(stage, i, &args);
 	return kernel_takes_parts(op->kernel, &args, &op->cut);
 }
 
@@ -212,8 +191,8 @@ static bool withdraw(struct stage *stage, unsigned i)
 {
 	bool had = false;
 
-	for (unsigned v = 0; v < args_of(stage, i)->op->n_operands; v++) {
-		struct stage_copy *copy = copy_of(stage, i, v);
+	for (unsigned v = 0; v < stage_op(stage, i)->op->n_operands; v++) {
+		struct stage_copy *copy = stage_copy_of(stage, i, v);
 
 		had |= copy && copy->direct;
 		if (copy)
@@ -232,11 +211,11 @@ static void decide_direct(struct stage *stage, const struct direct_limits *direc
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		uint64_t max_bytes = direct_max_bytes(stage, i, direct);
 
-		for (unsigned v = 0; v < args_of(stage, i)->op->n_operands; v++) {
-			struct stage_copy *copy = copy_of(stage, i, v);
+		for (unsigned v = 0; v < stage_op(stage, i)->op->n_operands; v++) {
+			struct stage_copy *copy = stage_copy_of(stage, i, v);
 
 			if (copy && !takes_host_view(stage, i, v) &&
-			    !is_near(copy, &args_of(stage, i)->views[v], max_bytes))
+			    !is_near(copy, &stage_op(stage, i)->views[v], max_bytes))
 				copy->direct = false;
 		}
 	}
@@ -267,9 +246,9 @@ static void give_room(struct stage *stage)
 
 		if (bytes > stage->carried_bytes)
 			stage->carried_bytes = bytes;
-		if (!op->kernel->workspace || op_is_empty(args_of(stage, i)))
+		if (!op->kernel->workspace || op_is_empty(stage_op(stage, i)))
 			continue;
-		fill_args(stage, i, &args);
+		stage_args(stage, i, &args);
 		bytes = aligned(kernel_workspace(op->kernel, &args, &op->cut));
 		if (bytes > stage->workspace_bytes)
 			stage->workspace_bytes = bytes;
@@ -304,6 +283,23 @@ int stage_new(const struct run *run, struct stage **ret_stage)
 	return 0;
 }
 
+bool stage_copy_is_sound(const struct stage_copy *copy)
+{
+	return !(copy->direct && copy->valid) && (!copy->dirty || (copy->valid && copy->is_written));
+}
+
+bool stage_is_sound(const struct stage *stage)
+{
+	for (unsigned c = 0; c < stage->n_copies; c++) {
+		const struct stage_copy *copy = &stage->copies[c];
+
+		if (!stage_copy_is_sound(copy) ||
+		    (!copy->direct && copy->offset + copy->layout.bytes > stage->copies_bytes))
+			return false;
+	}
+	return true;
+}
+
 static bool can_stream(const struct stage *stage)
 {
 	if (stage->run->n_ops > 1 || !stage->run->ops[0].cut.grows)
@@ -325,7 +321,7 @@ void stage_begin(struct stage *stage, const struct direct_limits *direct)
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		stage->copies[c].valid = stage->copies[c].dirty = false;
 	stage->downloaded = false;
-	POST(stage->is_settled);
+	POST(stage->is_settled && stage_is_sound(stage));
 }
 
 void stage_free(struct stage *stage)
@@ -352,230 +348,4 @@ bool stage_is_recordable(const struct stage *stage)
 		if (!stage->copies[c].pinned)
 			return false;
 	return !stage->unrecordable;
-}
-
-/* ---- Moving ---- */
-
-/* Before the CPU reads host memory on its own: whatever may still be writing it has to be through. */
-static int settle_stream(struct stage *stage)
-{
-	if (!stage->others_out && !stage->downloaded)
-		return 0;
-	stage->others_out = false;
-	stage->downloaded = false;
-	return stage->mover->settle(stage->stream);
-}
-
-static int upload(struct stage *stage, struct stage_copy *copy)
-{
-	int rc = copy->pinned ? 0 : settle_stream(stage);
-
-	PRE(!copy->direct && !copy->dirty); /* else it would lose what an op has written */
-	if (rc < 0)
-		return rc;
-	rc = stage->mover->upload(&copy->layout, copy->memory->host, copy->pinned,
-	                          stage->scratch + copy->offset, stage->stream);
-	if (rc < 0)
-		return rc;
-	copy->valid = true;
-	POST(is_sound(copy));
-	return 0;
-}
-
-static int download(struct stage *stage, struct stage_copy *copy)
-{
-	int rc;
-
-	PRE(is_sound(copy) && copy->dirty);
-	rc = stage->mover->download(&copy->layout, copy->memory->host, copy->pinned,
-	                            stage->scratch + copy->offset, stage->stream);
-
-	if (rc < 0)
-		return rc;
-	copy->dirty = false;
-	stage->downloaded = true;
-	return 0;
-}
-
-/* Downloads written copies of other views that share bytes with this one. */
-static int flush_others(struct stage *stage, const struct stage_copy *copy)
-{
-	for (unsigned c = 0; c < stage->n_copies; c++) {
-		struct stage_copy *other = &stage->copies[c];
-		int rc;
-
-		if (other == copy || !other->dirty || !view_overlap(other->view, copy->view))
-			continue;
-		rc = download(stage, other);
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
-static bool written_before(const struct stage *stage, unsigned i, const struct view *v)
-{
-	for (unsigned j = 0; j < i; j++)
-		if (op_writes(args_of(stage, j), v))
-			return true;
-	return false;
-}
-
-/* ---- Streamed runs ---- */
-
-/* Moves what is new in a part: inputs up, or outputs down. */
-static int move_part(struct stage *stage, uint32_t i, bool up)
-{
-	const struct run_op *op = &stage->run->ops[0];
-	unsigned news = op_part_news(&op->args, &op->cut, i);
-	struct op_args args, host, image;
-	int rc = 0;
-
-	fill_args(stage, 0, &args);
-	op_part(&op->args, &op->cut, i, &host);
-	op_part(&args, &op->cut, i, &image);
-	for (unsigned v = 0; v < args.op->n_operands && rc == 0; v++) {
-		struct stage_copy *copy = copy_of(stage, 0, v);
-		struct layout part;
-		void *at;
-
-		if (!copy || copy->direct || !(news >> v & 1) ||
-		    !(up ? op_reads(&op->args, v) : op_is_output(args.op, v)))
-			continue;
-		at = layout_of_part(&host.views[v], &image.views[v], &part);
-		rc = up ? stage->mover->upload(&part, copy->memory->host, true, at, stage->up)
-		        : stage->mover->download(&part, copy->memory->host, true, at, stage->down);
-	}
-	return rc;
-}
-
-/* The uploads of part i are under way; those of the next follow, however late that one is begun. */
-static int await_part(struct stage *stage, uint32_t i)
-{
-	int rc = stage->mover->follow(stage->up, stage->stream, stage->mark);
-
-	if (rc < 0 || i + 1 == stage->run->ops[0].cut.n_parts)
-		return rc;
-	return move_part(stage, i + 1, true);
-}
-
-static int download_part(struct stage *stage, uint32_t i)
-{
-	int rc = stage->mover->follow(stage->stream, stage->down, stage->mark);
-
-	return rc < 0 ? rc : move_part(stage, i, false);
-}
-
-int stage_begin_slice(struct stage *stage)
-{
-	return stage->streams ? stage->mover->follow(stage->stream, stage->up, stage->mark) : 0;
-}
-
-int stage_end_slice(struct stage *stage)
-{
-	int rc_up, rc_down;
-
-	if (!stage->streams)
-		return 0;
-	rc_up = stage->mover->follow(stage->up, stage->stream, stage->mark);
-	rc_down = stage->mover->follow(stage->down, stage->stream, stage->mark);
-	return rc_up < 0 ? rc_up : rc_down;
-}
-
-/* ---- Other runs ---- */
-
-int stage_upload_all(struct stage *stage)
-{
-	if (stage->streams)
-		return move_part(stage, 0, true);
-	for (unsigned i = 0; i < stage->run->n_ops; i++) {
-		const struct op_args *args = args_of(stage, i);
-
-		for (unsigned v = 0; v < args->op->n_operands && !op_is_empty(args); v++) {
-			struct stage_copy *copy = copy_of(stage, i, v);
-			int rc;
-
-			if (!copy || copy->direct || copy->valid || !op_reads(args, v) ||
-			    written_before(stage, i, &args->views[v]))
-				continue;
-			rc = upload(stage, copy);
-			if (rc < 0)
-				return rc;
-		}
-	}
-	return 0;
-}
-
-static int begin_view(struct stage *stage, unsigned i, unsigned v)
-{
-	const struct op_args *args = args_of(stage, i);
-	struct stage_copy *copy = copy_of(stage, i, v);
-	int rc;
-
-	if (!copy || copy->layout.bytes == 0)
-		return 0;
-	if (copy->valid && !op_is_output(args->op, v))
-		return 0;
-	rc = flush_others(stage, copy);
-	if (rc < 0)
-		return rc;
-	if (copy->direct)
-		return copy->pinned || op_is_output(args->op, v) ? 0 : settle_stream(stage);
-	return op_reads(args, v) && !copy->valid ? upload(stage, copy) : 0;
-}
-
-int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args)
-{
-	unsigned n = args_of(stage, i)->op->n_operands;
-	int rc = 0;
-
-	if (!stage->streams)
-		for (unsigned v = 0; v < n && rc == 0; v++)
-			rc = begin_view(stage, i, v);
-	else
-		rc = await_part(stage, part);
-	if (rc == 0)
-		fill_args(stage, i, ret_args);
-	return rc;
-}
-
-static void end_output(struct stage *stage, struct stage_copy *copy)
-{
-	for (unsigned c = 0; c < stage->n_copies; c++) {
-		struct stage_copy *other = &stage->copies[c];
-
-		if (other == copy || !view_overlap(other->view, copy->view))
-			continue;
-		INVARIANT(!other->dirty); /* stage_begin_part() has downloaded it */
-		other->valid = false;
-	}
-	copy->valid = copy->dirty = !copy->direct;
-	POST(is_sound(copy));
-	stage->downloaded |= copy->direct;
-}
-
-int stage_end_part(struct stage *stage, unsigned i, uint32_t part)
-{
-	const struct op_args *args = args_of(stage, i);
-
-	if (stage->streams)
-		return download_part(stage, part);
-	for (unsigned v = 0; v < args->op->n_operands; v++) {
-		struct stage_copy *copy = op_is_output(args->op, v) ? copy_of(stage, i, v) : NULL;
-
-		if (copy)
-			end_output(stage, copy);
-	}
-	return 0;
-}
-
-int stage_download_all(struct stage *stage)
-{
-	for (unsigned c = 0; c < stage->n_copies; c++) {
-		int rc = stage->copies[c].dirty ? download(stage, &stage->copies[c]) : 0;
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
 }

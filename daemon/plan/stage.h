@@ -1,5 +1,6 @@
 /*
- * stage.h: how the host memory of a run gets to a device with memory of its own, and back.
+ * stage.h: which operands of a run get copies on a device with memory of its own, in what layout, and where the
+ * copies lie in scratch memory. It moves nothing; mover.h does.
  *
  * The elements of each view of SHARED memory get a copy: a dense image on the device that keeps the order of
  * the axes in memory, so that a transposed view stays one by its strides, as do reversed and repeated axes;
@@ -7,40 +8,35 @@
  * them. A small view of pinned memory, or one whose only readers and writers touch each element once, is
  * `direct`: kernels use the host memory itself.
  *
- * A run of one op whose parts grow (kernel.h) is streamed, if all its copies are of pinned memory: what a part
- * needs is uploaded, and what it wrote downloaded, on streams of their own, while other parts are computed.
- *
- * Within another run: a copy is uploaded when an op first reads it; valid while no op has written other views
- * of the same bytes; dirty from its op's write until it is downloaded. No two dirty copies share a byte.
+ * A run of one op whose parts grow (kernel.h) is streamed, if all its copies are of pinned memory. While a part
+ * is computed, what the next one needs is uploaded, and what earlier ones wrote is downloaded. Its copies are
+ * never valid nor dirty as a whole.
  */
 #ifndef KOPS_PLAN_STAGE_H
 #define KOPS_PLAN_STAGE_H
+
+#include <limits.h>
 
 #include "base/list.h"
 #include "plan/layout.h"
 #include "plan/planner.h"
 
 /*
- * How a driver moves elements. Enqueued on the stream; of host memory that is not pinned, upload and download
- * return after the elements were read or written, and their caller has called settle() where anything may still
- * write them. 0, KOPS_E_NOMEM or KOPS_E_FAULT. host: the memory's first byte.
- */
-struct stage_mover {
-	int (*upload)(const struct layout *layout, const void *host, bool pinned, void *image,
-	              struct stream *stream);
-	int (*download)(const struct layout *layout, void *host, bool pinned, const void *image,
-	                struct stream *stream);
-	int (*settle)(struct stream *stream); /* blocks until all that is enqueued is through */
-	/* What is enqueued on `after` from here on waits for all that is on `before` by now. mark: the stage's.
-	 */
-	int (*follow)(struct stream *before, struct stream *after, void *mark);
-};
-
-/*
- * Invariants, from stage_begin() on:
- *     direct     there is no image: neither valid nor dirty
- *     dirty      the image is valid, some op has written it, and no other dirty copy shares a byte with it
- *     pinned     as it was at stage_begin(), however often others look
+ * One view in host memory, and its image on the device. The plan (stage.c) sets everything except valid and
+ * dirty, which say where the newest elements are while the run is out (mover.c):
+ *
+ *     state    valid  dirty   reached by
+ *     absent   no     no      stage_begin(); an op that writes other views of the same bytes
+ *     clean    yes    no      an upload; the download of a dirty copy
+ *     dirty    yes    yes     an op that writes the copy
+ *
+ * A dirty copy is downloaded before an op touches other views of its bytes, so it never becomes absent.
+ *
+ * Invariants, from stage_begin() on (stage_copy_is_sound(), stage_is_sound()):
+ *     pinned   unchanged until the next stage_begin(), even if the memory gets pinned
+ *     direct   kernels use the host memory itself; the copy stays absent
+ *     offset   the image of a copy that is not direct lies in the first copies_bytes of the scratch memory
+ *     dirty    an op of the run writes the copy, and no other dirty copy shares a byte with it
  */
 struct stage_copy {
 	const struct view *view; /* the first of the run's views that it serves */
@@ -48,7 +44,8 @@ struct stage_copy {
 	struct layout layout;
 	uint64_t offset;          /* in the scratch memory */
 	bool is_read, is_written; /* by ops of the run: read before the run writes it, written */
-	bool pinned, direct, valid, dirty;
+	bool pinned, direct;      /* by stage_begin() */
+	bool valid, dirty;        /* the mover's */
 };
 
 struct stage {
@@ -56,18 +53,18 @@ struct stage {
 	uint64_t copies_bytes;    /* room of all copies that are not direct */
 	uint64_t workspace_bytes; /* the most that an op's kernel wants */
 	uint64_t carried_bytes;   /* the most that an op's parts hand on; behind the workspace */
-	char *scratch;            /* stage_scratch_bytes(); the caller's, set before the first transfer */
-	const struct stage_mover *mover; /* likewise, as is the rest up to others_out */
+	bool is_settled;          /* which copies are direct was decided, by what is pinned */
+	bool reads_host;          /* settled, and some copy that is read is direct */
+	bool streams;             /* settled, and the run is streamed */
+	/* The mover's (mover.h). The driver sets them all but `downloaded` before the first transfer. */
+	char *scratch; /* stage_scratch_bytes() */
+	const struct stage_mover *mover;
 	struct stream *stream;
 	struct stream *up, *down; /* of streamed runs' transfers */
-	void *mark;               /* the mover's own, for follow() */
+	void *mark;               /* for mover->follow() */
 	/* Whoever may still write host memory on the stream; the CPU reads none of it before settle(). */
-	bool others_out; /* earlier runs; likewise the caller's */
+	bool others_out; /* earlier runs */
 	bool downloaded; /* this run: a download, or a kernel that writes it directly */
-	/* Of the layout: */
-	bool is_settled; /* which copies are direct was decided, by what is pinned */
-	bool reads_host; /* settled, and some copy that is read is direct */
-	bool streams;    /* settled, and the run is streamed */
 	/* The driver's: */
 	bool unrecordable;  /* to record the run failed, so it is not tried again */
 	struct list graphs; /* recordings of the run */
@@ -83,6 +80,19 @@ struct stage {
 /* Returns how many bytes an operand of pinned memory may span to be used where it is, by most kernels. */
 uint64_t stage_direct_max_bytes(const struct op_args *args, const struct direct_limits *direct);
 
+static inline const struct op_args *stage_op(const struct stage *stage, unsigned i)
+{
+	return &stage->run->ops[i].args;
+}
+
+/* The copy of operand v of op i; NULL: it has none. */
+static inline struct stage_copy *stage_copy_of(const struct stage *stage, unsigned i, unsigned v)
+{
+	unsigned use = stage->uses[i][v];
+
+	return use == STAGE_NONE ? NULL : &stage->copies[use];
+}
+
 /*
  * Lays out a run whose kernels are chosen, with a copy for every view; enqueues nothing. KOPS_E_NOMEM (host
  * memory). Free with stage_free().
@@ -91,6 +101,13 @@ int stage_new(const struct run *run, struct stage **ret_stage);
 /* Each time that the run begins: which copies are not needed, by what memory is pinned by now. */
 void stage_begin(struct stage *stage, const struct direct_limits *direct);
 void stage_free(struct stage *stage);
+
+/* The invariants above, for asserts: of one copy; of all, but that dirty ones share no byte. */
+bool stage_copy_is_sound(const struct stage_copy *copy);
+bool stage_is_sound(const struct stage *stage);
+
+/* Op i's args with the addresses that its kernel uses: in the image, in host memory, or of RESIDENT memory. */
+void stage_args(const struct stage *stage, unsigned i, struct op_args *ret_args);
 
 uint64_t stage_scratch_bytes(const struct stage *stage);
 
@@ -104,21 +121,5 @@ static inline bool stage_moves(const struct stage *stage)
 bool stage_waits(const struct stage *stage);
 /* Whether what the run enqueues is the same each time, and waits for nothing. */
 bool stage_is_recordable(const struct stage *stage);
-
-/*
- * The rest enqueues on stage->stream. 0, KOPS_E_NOMEM or KOPS_E_FAULT.
- *
- * begin_slice: before the first call of a slice. upload_all: copies whose first use is a read of what no op of
- * this run wrote before; of a streamed run what its first part needs. begin_part: what a part of op i still
- * lacks, and the op's args with device addresses. end_part: notes what it has written, which a streamed run
- * downloads. download_all: every written copy that is not downloaded yet. end_slice: the stream waits for
- * transfers; after a failure too.
- */
-int stage_begin_slice(struct stage *stage);
-int stage_upload_all(struct stage *stage);
-int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args);
-int stage_end_part(struct stage *stage, unsigned i, uint32_t part);
-int stage_download_all(struct stage *stage);
-int stage_end_slice(struct stage *stage);
 
 #endif

@@ -12,7 +12,7 @@
 #include "common/cpu.h"
 #include "cpu/cpu.h"
 #include "host_mover.h"
-#include "plan/stage.h"
+#include "plan/mover.h"
 
 const struct driver *kops_driver(void);
 

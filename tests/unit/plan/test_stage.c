@@ -144,6 +144,7 @@ static void compute_staged(struct fixture *f, const struct direct_limits *direct
 		assert_int_equal(stage_begin_part(stage, i, 0, &args), 0);
 		assert_int_equal(f->ops[i].kernel->launch(&args, &(struct launch){0}), 0);
 		assert_int_equal(stage_end_part(stage, i, 0), 0);
+		assert_true(stage_is_sound(stage));
 	}
 	assert_int_equal(stage_download_all(stage), 0);
 	free(stage->scratch);

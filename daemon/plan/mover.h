@@ -1,0 +1,44 @@
+/*
+ * mover.h: moves the copies that a stage has planned (stage.h) to a device and back, for a driver.
+ *
+ * Within a run that is not streamed: a copy is uploaded when an op first reads it, and downloaded when the run
+ * ends or another view of the same bytes is touched.
+ */
+#ifndef KOPS_PLAN_MOVER_H
+#define KOPS_PLAN_MOVER_H
+
+#include "plan/stage.h"
+
+/*
+ * How a driver moves elements. Enqueued on the stream; of host memory that is not pinned, upload and download
+ * return after the elements were read or written, and their caller has called settle() where anything may still
+ * write them. 0, KOPS_E_NOMEM or KOPS_E_FAULT. host: the memory's first byte.
+ */
+struct stage_mover {
+	int (*upload)(const struct layout *layout, const void *host, bool pinned, void *image,
+	              struct stream *stream);
+	int (*download)(const struct layout *layout, void *host, bool pinned, const void *image,
+	                struct stream *stream);
+	int (*settle)(struct stream *stream); /* blocks until all that is enqueued is through */
+	/* What is enqueued on `after` from here on waits for all that is on `before` by now. */
+	int (*follow)(struct stream *before, struct stream *after, void *mark);
+};
+
+/*
+ * These enqueue on stage->stream, and transfers of a streamed run on its other two. 0, KOPS_E_NOMEM or
+ * KOPS_E_FAULT.
+ *
+ * begin_slice: before the other calls of a slice. upload_all: copies whose first use is a read of what no op of
+ * this run wrote before; of a streamed run what its first part needs. begin_part: what a part of op i still
+ * lacks, and the op's args with device addresses. end_part: notes what the part has written; a streamed run
+ * downloads it. download_all: every written copy that is not downloaded yet. end_slice: the stream waits for
+ * all transfers; to be called after a failure too.
+ */
+int stage_begin_slice(struct stage *stage);
+int stage_upload_all(struct stage *stage);
+int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args);
+int stage_end_part(struct stage *stage, unsigned i, uint32_t part);
+int stage_download_all(struct stage *stage);
+int stage_end_slice(struct stage *stage);
+
+#endif
