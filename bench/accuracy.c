@@ -10,31 +10,18 @@
 #define VECTOR_COLUMNS 4096         /* if there is only one row */
 #define OUT            STEP_INPUTS_MAX
 
-static kops_view block_of_view(kops_view view, const struct bench_block *at)
-{
-	return step_slice(step_slice(view, 0, at->row, at->rows), 1, at->column, at->columns);
-}
-
-/* Returns the part of an input that the block depends on. An input of one axis serves all rows. */
-static kops_view block_of_input(const struct step *step, unsigned i, const struct bench_block *at)
-{
-	kops_view view = step->in[i];
-
-	if (!step_has(step, i) || view.rank < 2)
-		return view;
-	return step->op->bench.reads_rows ? step_slice(view, 0, at->row, at->rows) : block_of_view(view, at);
-}
+/* A part of a result. */
+struct block {
+	uint64_t row, rows, column, columns;
+};
 
 /* Returns a block of the output, with the parts of the inputs that it depends on. */
-static struct step step_of_block(const struct step *step, const struct bench_block *at)
+static struct step step_of_block(const struct step *step, const struct block *at)
 {
 	struct step part = *step;
 
-	part.out = block_of_view(step->out, at);
-	if (step->op->bench.cut)
-		step->op->bench.cut(&part, at);
-	for (unsigned i = 0; step->op->bench.cut == NULL && i < step->op->n_inputs; i++)
-		part.in[i] = block_of_input(step, i, at);
+	step_cut(&part, 0, at->row, at->rows);
+	step_cut(&part, 1, at->column, at->columns);
 	return part;
 }
 
@@ -43,25 +30,38 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Returns a block as large as is worth checking. */
-static struct bench_block block_of(const struct step *step)
+/* Returns how many elements the largest input has that the block depends on. */
+static uint64_t work_of(const struct step *step, const struct block *at)
 {
-	const struct bench_cases *cases = &step->op->bench;
-	uint64_t rows = step->out.shape[0], columns = step->out.shape[1];
-	struct bench_block b = {.rows = least(rows, BLOCK), .columns = least(columns, BLOCK)};
+	struct step part = step_of_block(step, at);
+	uint64_t most = 0;
 
-	if (cases->reads_rows) {
-		uint64_t most = OPERAND_MAX / step->in[0].shape[1];
-		b.rows = least(b.rows, most ? most : 1);
-		b.columns = cases->whole_rows ? columns : least(b.columns, most ? most : 1);
-	} else if (rows == 1) {
-		b.columns = least(columns, VECTOR_COLUMNS);
+	for (unsigned i = 0; i < step->op->n_inputs; i++)
+		if (step_has(step, i) && step_elements(&part.in[i]) > most)
+			most = step_elements(&part.in[i]);
+	return most;
+}
+
+/* Its extents: as much as the check of it is worth. Whole rows or columns where the op has no parts of them. */
+static struct block block_of(const struct step *step)
+{
+	uint64_t rows = step->out.shape[0], columns = step->out.shape[1];
+	struct step probe = *step;
+	bool cuts_rows = step_cut(&probe, 0, 0, rows), cuts_columns = step_cut(&probe, 1, 0, columns);
+	uint64_t width = rows == 1 ? VECTOR_COLUMNS : BLOCK;
+	struct block b = {.rows = cuts_rows ? least(rows, BLOCK) : rows,
+	                  .columns = cuts_columns ? least(columns, width) : columns};
+
+	while (work_of(step, &b) > OPERAND_MAX &&
+	       ((cuts_rows && b.rows > 1) || (cuts_columns && b.columns > 1))) {
+		b.rows = cuts_rows ? (b.rows + 1) / 2 : rows;
+		b.columns = cuts_columns ? (b.columns + 1) / 2 : columns;
 	}
 	return b;
 }
 
 /* Moves the i-th block: to the first corner, the last one, then random places. */
-static void move_block(struct bench_block *b, const struct step *step, unsigned i, struct random *random)
+static void move_block(struct block *b, const struct step *step, unsigned i, struct random *random)
 {
 	uint64_t row_room = step->out.shape[0] - b->rows, column_room = step->out.shape[1] - b->columns;
 
@@ -117,7 +117,7 @@ static double nearness(const struct check *c)
 	return c->error > 0 ? c->error / c->bound : 0;
 }
 
-static void merge(struct check *all, const struct check *one, const struct bench_block *at)
+static void merge(struct check *all, const struct check *one, const struct block *at)
 {
 	bool first = all->compared == 0;
 
@@ -134,8 +134,8 @@ static void merge(struct check *all, const struct check *one, const struct bench
 	all->want = one->want;
 }
 
-static int check_blocks(struct bench *b, const struct step *step, struct bench_block at,
-                        kops_buffer *const *buffers, struct check *ret_check)
+static int check_blocks(struct bench *b, const struct step *step, struct block at, kops_buffer *const *buffers,
+                        struct check *ret_check)
 {
 	struct check all = {.elements = step->out.shape[0] * step->out.shape[1], .seed = b->seed};
 	struct random random;
@@ -159,7 +159,7 @@ static int check_blocks(struct bench *b, const struct step *step, struct bench_b
 int bench_check(struct bench *b, const struct step *step, struct check *ret_check)
 {
 	kops_buffer *buffers[STEP_OPERANDS_MAX] = {NULL};
-	struct bench_block at = block_of(step);
+	struct block at = block_of(step);
 	struct step part = step_of_block(step, &at);
 
 	int rc = make_buffers(b, &part, buffers);

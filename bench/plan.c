@@ -147,7 +147,7 @@ static void settle_peer(struct bench_plan *p)
 
 	if (peer)
 		p->peer = bench_kernel_find(b->info, b->kind, p->op->name, peer);
-	p->peer_is_copy = peer == NULL && !cases->is_measure;
+	p->peer_is_copy = peer == NULL && p->op != operation_by_name("copy");
 }
 
 int plan_prepare(struct bench_plan *p)

@@ -157,6 +157,7 @@ struct part_axis {
 
 struct op {
 	const char *name;
+	const char *title; /* for lists: "softmax over the last axis" */
 	const char *about; /* what it computes: "y = a + b with a and b repeated to y's shape" */
 	const char *notes; /* sentences for manuals: special values and cases; or NULL */
 	const struct op_operand *operands;
@@ -214,8 +215,9 @@ struct op {
 	/*
 	 * Sets, for each element of a row of the output, how far correct results may lie from float64
 	 * arithmetic on the same operands. Rows lie along the output's last axis, which check() must not
-	 * change, and are numbered in row-major order. Rounding to f32 is included, rounding to 16 bits is not.
-	 * Negative: the element cannot be judged. NULL: results are the exact ones, rounded once.
+	 * change, and are numbered in row-major order. Rounding to f32 and
+	 * the flushing of subnormals are included, rounding to 16 bits is not. 0: only the exact number is
+	 * right. Negative: the element cannot be judged. NULL: results are the exact ones, rounded once.
 	 */
 	void (*bounds)(const struct op_args *args, uint64_t row, double *ret);
 	/*
@@ -230,6 +232,9 @@ struct op {
 	bool (*large_sample)(kops_dtype dtype, struct op_args *args);
 	/* Returns the largest |y - reference| of a correct kernel on either sample filled from [-1, 1]. */
 	double (*tolerance)(const struct op_args *args);
+	/* The shapes of the first input that kops-bench measures: "64x1024,…", rows and columns, the first one
+	 * small. NULL: rows of 1024, from few to 4 GB of operands. */
+	const char *bench_shapes;
 };
 
 /*
@@ -470,6 +475,12 @@ bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, st
 /* Of a cut that grows. Returns bit v if part i has elements of view v that no part before it has. Then all of
  * the part's elements of v are new. */
 unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i);
+
+/*
+ * Leaves indices [first, first + n) of an axis of the first output of checked args, and what of the other views
+ * they come from. False, and nothing happens: the op cannot be cut along that axis.
+ */
+bool op_narrow(struct op_args *args, uint32_t axis, uint64_t first, uint64_t n);
 
 struct part_limits {
 	/* Returns the whole time of an op or a part. on: the next member. */

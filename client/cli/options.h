@@ -39,18 +39,16 @@ static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
 #define SETTINGS_ATTRIBUTES_MAX 16 /* same as in kernel.h */
 #define FLAGS_OPERANDS_MAX      7  /* inputs; same as in operation.h */
 
-/* An attribute of an op, stored by its type; numbers and counts in one form, choices by name. */
+/* An attribute of an op, stored by its type; numbers and counts in one form. */
 struct described_setting {
 	struct opt_real number;
 	bool flag;
-	const char *word;
+	unsigned choice; /* 1 + its index; 0: not given */
 };
 
 /* Settings of an op, from a verb's options or a job file. All zero: nothing was given. */
 struct settings {
-	struct opt_real alpha, beta, scale;
-	bool log;
-	kops_reduction kind;
+	struct opt_real alpha, beta;
 	kops_precision precision;
 	const char *kernel;
 	struct described_setting attributes[SETTINGS_ATTRIBUTES_MAX]; /* those without a member above */

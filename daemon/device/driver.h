@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define DRIVER_ABI   19
+#define DRIVER_ABI   20
 #define DRIVER_ENTRY "kops_driver"
 
 /* 0: it does not say. */

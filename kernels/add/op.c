@@ -12,4 +12,4 @@ static double sum(double a, double b)
 	return a + b;
 }
 
-PAIRWISE_OP(add, "y = a + b, rounded once", sum);
+PAIRWISE_OP(add, "sum, element by element; extents of 1 are repeated", "y = a + b, rounded once", sum);

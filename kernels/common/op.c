@@ -1,6 +1,7 @@
 /* op.c: the table of ops (ops.def) and the rules that several ops share (rules.h). */
 #include "common/rules.h"
-
+#include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -206,6 +207,21 @@ uint64_t rules_wide_bytes(const struct op_args *args)
 	return __builtin_mul_overflow(view_elements(y), dtype_size(dtype_accumulator(y->dtype)), &bytes)
 	           ? UINT64_MAX
 	           : bytes;
+}
+
+/* Independent roundings add up like the square root of their number, those of equal terms like the number. */
+double rules_sum_roundings(const struct view *v)
+{
+	double n = (double)v->shape[v->rank - 1];
+
+	if (v->dtype != KOPS_F64)
+		return 0;
+	return v->strides[v->rank - 1] == 0 ? n : 8 * sqrt(n);
+}
+
+double rules_flushed(kops_dtype dtype)
+{
+	return 2 * (dtype == KOPS_F64 ? DBL_MIN : (double)FLT_MIN);
 }
 
 uint64_t rules_row_bytes(const struct view *v, uint64_t of_row)

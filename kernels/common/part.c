@@ -30,6 +30,28 @@ static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, 
 		v->strides[axis] = 0;
 }
 
+static void narrow_views(struct op_args *args, const struct part_axis *axis, uint64_t first, uint64_t n)
+{
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		if (axis->axis[v] != PART_NONE && !view_is_absent(&args->views[v]))
+			narrow(&args->views[v], axis->axis[v], axis->keeps_stride, first, n);
+}
+
+bool op_narrow(struct op_args *args, uint32_t axis, uint64_t first, uint64_t n)
+{
+	const struct op *op = args->op;
+	unsigned output = op_first_output(op);
+
+	if (first == 0 && n == args->views[output].shape[axis])
+		return true;
+	for (unsigned i = 0; i < op->n_part_axes; i++)
+		if (op->part_axes[i].axis[output] == (int)axis) {
+			narrow_views(args, &op->part_axes[i], first, n);
+			return true;
+		}
+	return false;
+}
+
 /* Returns the size of chunk i of n; the last has what is left. */
 static uint64_t size_of(uint64_t extent, uint64_t chunk, uint32_t i, uint32_t n)
 {
@@ -84,17 +106,15 @@ static unsigned find_growing(const struct op *op, const struct op_cut *cut, uint
 	return grown;
 }
 
-static void narrow_axis(struct op_args *args, const struct op_cut *cut, unsigned i, uint64_t extent,
+static void narrow_axis(struct op_args *args, const struct op_cut *cut, unsigned axis, uint64_t extent,
                         struct chunks at)
 {
-	const struct part_axis *axis = &args->op->part_axes[i];
-	uint32_t n = chunks_of(cut, i), last = at.first + at.n - 1;
-	uint64_t chunk = cut->axes[i].chunk, first = at.first * chunk;
-	uint64_t size = last * chunk + size_of(extent, chunk, last, n) - first;
+	uint32_t n = chunks_of(cut, axis), last = at.first + at.n - 1;
+	uint64_t chunk = cut->axes[axis].chunk, first = at.first * chunk;
 
-	for (unsigned v = 0; n > 1 && v < args->op->n_operands; v++)
-		if (axis->axis[v] != PART_NONE && !view_is_absent(&args->views[v]))
-			narrow(&args->views[v], axis->axis[v], axis->keeps_stride, first, size);
+	if (n > 1)
+		narrow_views(args, &args->op->part_axes[axis], first,
+		             last * chunk + size_of(extent, chunk, last, n) - first);
 }
 
 void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)

@@ -66,6 +66,18 @@ void rules_fold(struct view *const views[], unsigned n, uint32_t axes);
 double rules_bytes(const struct view *v);
 
 /*
+ * For op.bounds: returns how many roundings a sum in f64 over v's last axis may be off. Elements of other types
+ * are less exact than f64, so the number is 0.
+ */
+double rules_sum_roundings(const struct view *v);
+
+/*
+ * For op.bounds: returns twice the smallest normal number of f32, or of f64, below which kernels may flush
+ * results to 0.
+ */
+double rules_flushed(kops_dtype dtype);
+
+/*
  * For op.carried_bytes of sums: the bytes of the parts' f32 output, for ops with a 16-bit output. The other
  * function gives a part this output.
  */

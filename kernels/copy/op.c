@@ -78,6 +78,7 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_copy = {
     .name = "copy",
+    .title = "copy of any dtype",
     .about = "y = x, bit for bit",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],

@@ -374,6 +374,7 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_gemm = {
     .name = "gemm",
+    .title = "matrix product",
     .about = "c = alpha * a * b + beta * c",
     .notes =
         "With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K 0, "

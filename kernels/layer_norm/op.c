@@ -200,14 +200,6 @@ static struct spread spread_of(const struct view *x, int64_t x0, const struct la
 	return s;
 }
 
-/* For f64 elements, sums are no more exact than the elements, both here and in kernels. */
-static double roundings(const struct view *x)
-{
-	double n = (double)x->shape[3];
-
-	return x->dtype != KOPS_F64 ? 16 : x->strides[3] == 0 ? 16 + n : 16 + 8 * sqrt(n);
-}
-
 /*
  * u: the unit roundoff, c: the roundings of a sum. A first mean, which may be off by shift = c u peak, is
  * subtracted from each element. The deviations are larger by that shift, and rounded; their mean and squares
@@ -220,7 +212,8 @@ static void bounds(const struct op_args *args, uint64_t row, double *ret)
 	int64_t x0 = view_row(x, row);
 	const struct layer_norm_partial known = measure_row(args, x0);
 	const struct spread s = spread_of(x, x0, &known);
-	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, c = roundings(x), shift = c * u * s.peak;
+	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, c = 16 + rules_sum_roundings(x),
+	       shift = c * u * s.peak;
 	double variance = s.variance + layer_norm_eps(args), deviation = sqrt(variance);
 	double held = x->dtype == KOPS_F64 ? 4 * u * s.peak : 0;
 	double of_mean = (held + u * shift + c * u * (s.apart + shift)) / deviation;
@@ -230,8 +223,8 @@ static void bounds(const struct op_args *args, uint64_t row, double *ret)
 		double t = (half_load(x->data, x->dtype, x0 + i * x->strides[3]) - s.mean) / deviation;
 		double w = vector_at(weight, i, 1), b = vector_at(bias, i, 0);
 
-		ret[i] =
-		    fabs(w) * (of_mean + fabs(t) * (of_variance + 8 * u)) + 4 * u * (fabs(t * w) + fabs(b));
+		ret[i] = fabs(w) * (of_mean + fabs(t) * (of_variance + 8 * u)) +
+		         4 * u * (fabs(t * w) + fabs(b)) + rules_flushed(x->dtype);
 		if (!isfinite(s.mean))
 			ret[i] = 0;
 		else if (!(of_variance <= 0.1) || (isinf(w) && fabs(t) < 0.1))
@@ -319,6 +312,7 @@ static const struct part_axis part_axes[] = {{{0, PART_NONE, PART_NONE, 0}, fals
 
 const struct op op_layer_norm = {
     .name = "layer_norm",
+    .title = "normalisation of rows to mean 0 and variance 1",
     .about = "y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis",
     .notes = "The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity "
              "becomes NaN; so does one of f64 whose sum leaves the range.",

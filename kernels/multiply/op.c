@@ -14,4 +14,5 @@ static double product(double a, double b)
 	return a * b;
 }
 
-PAIRWISE_OP(multiply, "y = a * b, element by element, rounded once", product);
+PAIRWISE_OP(multiply, "product, element by element; extents of 1 are repeated",
+            "y = a * b, element by element, rounded once", product);

@@ -29,7 +29,7 @@ bool pairwise_sample(const struct op *op, kops_dtype dtype, struct op_args *args
 double pairwise_tolerance(const struct op_args *args);
 
 /* Defines op_NAME, where `of` computes an element. */
-#define PAIRWISE_OP(NAME, ABOUT, of)                                                                           \
+#define PAIRWISE_OP(NAME, TITLE, ABOUT, of)                                                                    \
 	static void reference(const struct op_args *args)                                                      \
 	{                                                                                                      \
 		pairwise_reference(args, of);                                                                  \
@@ -39,6 +39,7 @@ double pairwise_tolerance(const struct op_args *args);
 		return pairwise_sample(&op_##NAME, dtype, args);                                               \
 	}                                                                                                      \
 	const struct op op_##NAME = {.name = #NAME,                                                            \
+	                             .title = TITLE,                                                           \
 	                             .about = ABOUT,                                                           \
 	                             .operands = pairwise_operands,                                            \
 	                             .n_operands = PAIRWISE_OPERANDS,                                          \

@@ -9,6 +9,7 @@
  * among the elements makes each of them NaN. Sums of f64 are made in f64; others in f32 or more, and rounded
  * once.
  */
+#include <float.h>
 #include <math.h>
 
 #include "common/half.h"
@@ -154,6 +155,37 @@ static void reference(const struct op_args *args)
 				              i * sy[0] + j * sy[1] + k * sy[2]);
 }
 
+/* Beyond it, parts of a cut sum, which go on in f32 from what is in y, may overflow on their way. A mean is
+ * divided before. */
+static double largest_sum(const struct op_args *args)
+{
+	if (args->views[X].dtype == KOPS_F64)
+		return DBL_MAX / 4;
+	return args->params.reduce.kind == KOPS_SUM ? 0x1.fep127 : INFINITY;
+}
+
+/*
+ * A sum or mean may be off by 17 u T, T the sum of |x| times the mean's 1 / n, u the unit roundoff: kernels add
+ * some hundred terms in f32 before float64 takes over, and their roundings add up like the root of that; one is
+ * that of the result. In f64 it is the roundings of the sum more.
+ */
+static void bounds(const struct op_args *args, uint64_t row, double *ret)
+{
+	const struct view *x = &args->views[X];
+	const struct reduce_params *p = &args->params.reduce;
+	int64_t x0 = view_row(x, row);
+	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, sum = 0;
+
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
+		sum += fabs(half_load(x->data, x->dtype, x0 + i * x->strides[3]));
+	if (p->kind == KOPS_MAX || !isfinite(reduce_row(args, x0) * p->scale))
+		*ret = 0;
+	else if (sum > largest_sum(args))
+		*ret = -1;
+	else
+		*ret = (17 + rules_sum_roundings(x)) * u * sum * p->scale + rules_flushed(x->dtype);
+}
+
 static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
 {
 	if (!op_takes(&op_reduce, dtype))
@@ -216,6 +248,7 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 
 const struct op op_reduce = {
     .name = "reduce",
+    .title = "sum, max or mean over the last axis",
     .about = "y = the sum, the largest or the mean of x over its last axis",
     .notes = "Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives "
              "NaN. A mean of "
@@ -237,7 +270,10 @@ const struct op op_reduce = {
     .reads_output = reads_output,
     .cost = cost,
     .reference = reference,
+    .bounds = bounds,
     .sample = sample,
     .large_sample = large_sample,
     .tolerance = tolerance,
+    .bench_shapes = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,4194304x16,4096x16384,"
+                    "64x1048576,262144x1024,1048576x1024",
 };

@@ -137,6 +137,49 @@ static void reference(const struct op_args *args)
 				              i * sy[0] + j * sy[1] + k * sy[2], is_part ? carried++ : NULL);
 }
 
+/* Of the finite ones. */
+static double largest_magnitude(const struct op_args *args, int64_t x0)
+{
+	const struct view *x = &args->views[X];
+	double largest = 0;
+
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
+		double t =
+		    fabs(args->params.softmax.scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]));
+		largest = isfinite(t) && t > largest ? t : largest;
+	}
+	return largest;
+}
+
+/*
+ * With t = ln of the result and peak = max |scale x| of the row, a result y may be off by
+ * u y (16 + 3 |t| + 3 ln(n) + 2 peak), its logarithm by that without y. u: the unit roundoff. 2 peak: a kernel
+ * may round scale * x before it subtracts the maximum. 3 |t|: the rounding of t itself, and the argument
+ * reduction of exp. In f64 it is a few roundings more, and those of the sum.
+ */
+static void bounds(const struct op_args *args, uint64_t row, double *ret)
+{
+	const struct view *x = &args->views[X];
+	const struct softmax_params *p = &args->params.softmax;
+	int64_t x0 = view_row(x, row);
+	const struct softmax_partial known = sum_row(args, x0);
+	double peak = largest_magnitude(args, x0), of_row = 3 * log((double)x->shape[3]), u = 0x1p-24;
+
+	if (x->dtype == KOPS_F64) {
+		u = 0x1p-53;
+		of_row += 32 + rules_sum_roundings(x) + 4 * peak;
+	} else {
+		of_row += 16 + 2 * peak;
+	}
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
+		double t = p->scale * half_load(x->data, x->dtype, x0 + i * x->strides[3]) - known.peak -
+		           log(known.sum);
+		double off = isfinite(t) ? u * (of_row + 3 * fabs(t)) * (p->log ? 1 : exp(t)) : 0;
+
+		ret[i] = off + rules_flushed(x->dtype);
+	}
+}
+
 static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
 {
 	if (!op_takes(&op_softmax, dtype))
@@ -201,6 +244,7 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 
 const struct op op_softmax = {
     .name = "softmax",
+    .title = "softmax over the last axis",
     .about = "y = softmax(scale * x) over the last axis, or its logarithm",
     .notes = "Where a row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.",
     .operands = operands,
@@ -216,7 +260,10 @@ const struct op op_softmax = {
     .check = check,
     .cost = cost,
     .reference = reference,
+    .bounds = bounds,
     .sample = sample,
     .large_sample = large_sample,
     .tolerance = tolerance,
+    .bench_shapes = "64x1024,256x1024,1024x1024,4096x1024,16384x1024,65536x1024,16384x4096,1024x131072,"
+                    "128x1048576,262144x1024,524288x1024",
 };

@@ -111,6 +111,7 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_transpose = {
     .name = "transpose",
+    .title = "exchange of the last two axes",
     .about = "y[…, j, i] = x[…, i, j], bit for bit",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
@@ -122,4 +123,5 @@ const struct op op_transpose = {
     .reference = reference,
     .sample = sample,
     .tolerance = tolerance,
+    .bench_shapes = "512,1024,2048,4096,8192,16384,16383x16381,23168",
 };

@@ -718,7 +718,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "reduce", "multiply", "layer_norm", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

@@ -8,8 +8,7 @@
 #include "cli.h"
 #include "show.h"
 
-#define ELEMENT_BUDGET (1ull << 26) /* elements of an op that works row by row */
-#define ROWS_AT_LEAST  4
+#define ROWS_AT_LEAST 4
 
 /* ---- sampling and comparing ---- */
 
@@ -86,74 +85,6 @@ double check_sum_growth(uint64_t n)
 double check_tiny_error(kops_dtype dtype)
 {
 	return dtype == KOPS_F16 ? 0x1p-25 : element_type(dtype)->smallest;
-}
-
-double check_largest(const double *x, uint64_t n)
-{
-	double largest = -(double)INFINITY;
-
-	for (uint64_t i = 0; i < n; i++)
-		largest = x[i] > largest || isnan(x[i]) ? x[i] : largest;
-	return largest;
-}
-
-/* ---- ops that work row by row ---- */
-
-static void want_same(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch)
-{
-	uint64_t n = elements_columns(op->y);
-
-	(void)scratch;
-	elements_row(op->a, row, 0, n, want);
-	memset(bound, 0, n * sizeof(*bound));
-}
-
-/* room: for three rows of y, and one of a. */
-static void check_row(const struct check_by_row *op, uint64_t row, double *room, struct check *c)
-{
-	uint64_t columns = elements_columns(op->y);
-	double *want = room, *bound = room + columns, *got = room + 2 * columns, *scratch = room + 3 * columns;
-	double largest = element_type(op->y->dtype)->largest;
-
-	(op->want ? op->want : want_same)(op, row, want, bound, scratch);
-	elements_row(op->y, row, 0, columns, got);
-	for (uint64_t j = 0; j < columns; j++)
-		check_compare(c, row, j, got[j], want[j], bound[j], largest);
-}
-
-/* Complex numbers, which ops move only, part by part. */
-static void check_parts(const struct check_by_row *op, uint64_t row, double *room, struct check *c)
-{
-	unsigned parts = element_component(op->y->dtype) == op->y->dtype ? 1 : 2;
-
-	for (unsigned part = 0; part < parts; part++) {
-		struct elements a = elements_part(op->a, part), y = elements_part(op->y, part);
-		struct check_by_row of_part = *op;
-
-		of_part.a = &a;
-		of_part.y = &y;
-		check_row(&of_part, row, room, c);
-	}
-	c->compared -= (parts - 1) * elements_columns(op->y);
-}
-
-int check_by_row(const struct check_by_row *op, struct check *ret_check)
-{
-	uint64_t columns = elements_columns(op->y);
-	struct check c = {.elements = elements_count(op->y), .us = cli_now_us()};
-	uint64_t cost = elements_columns(op->a) > columns ? elements_columns(op->a) : columns;
-	struct check_sample s =
-	    check_sample_rows(elements_rows(op->y), (double)cost, (double)ELEMENT_BUDGET, &c);
-	double *room = malloc((3 * columns + cost + 1) * sizeof(*room));
-
-	if (room == NULL)
-		return KOPS_E_NOMEM;
-	for (uint64_t i = 0; i < s.n && columns > 0; i++)
-		check_parts(op, check_sample_row(&s, i), room, &c);
-	free(room);
-	c.us = cli_now_us() - c.us;
-	*ret_check = c;
-	return 0;
 }
 
 /* ---- results ---- */

@@ -65,18 +65,11 @@ double check_sum_growth(uint64_t n);
  */
 double check_tiny_error(kops_dtype dtype);
 
-/* Of n numbers: a NaN if one is, -infinity if there are none. */
-double check_largest(const double *x, uint64_t n);
-
-/* What row `row` of y ought to be, and how far from it each element may lie; scratch has room for one of a. */
-struct check_by_row {
-	const struct step *step;
-	const struct elements *a, *b, *y;
-	/* NULL: y is a, to the bit */
-	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
-};
-
-/* The check of an op that works row by row. 0 or KOPS_E_NOMEM. */
-int check_by_row(const struct check_by_row *op, struct check *ret_check);
+/*
+ * The check by the reference of the op's description, and its bounds (kernel.h): of the whole result, or of
+ * sampled rows. 0, KOPS_E_NOMEM, or what op_check() returns.
+ */
+int check_by_reference(const struct step *step, const struct elements *in, const struct elements *y,
+                       struct check *ret_check);
 
 #endif

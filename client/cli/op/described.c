@@ -1,155 +1,121 @@
-/*
- * described.c: ops that have no file here: all that the programs know of them is in their description
- * (kernel.h), and their check is the op's reference.
- */
+/* described.c: makes what the programs know of an op from its description (kernel.h). */
 #include "op/described.h"
 
-#include <math.h>
+#include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "dtype.h"
 #include "kernel.h"
 
-#define TEXT_BYTES 1024
+#define COLUMNS 100 /* of help */
 
 _Static_assert(SETTINGS_ATTRIBUTES_MAX == OP_ATTRIBUTES_MAX, "options.h and kernel.h differ");
 _Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_INPUTS_MAX,
                "operation.h, options.h and kernel.h differ");
 
+/* Text that is put together; what passes its room is left out. */
+struct text {
+	size_t used;
+	char text[1536];
+};
+
+struct setting {
+	struct option_type words; /* of a choice */
+	const char *list[16];
+	char argument[32], help[192], takes[96];
+};
+
 static struct described {
 	struct operation operation;
-	struct option_row settings[OP_ATTRIBUTES_MAX + STEP_INPUTS_MAX + 1];
-	char summary[128], help[TEXT_BYTES], examples[TEXT_BYTES], what[64], seed[128];
+	struct option_row rows[OP_ATTRIBUTES_MAX + STEP_INPUTS_MAX + 1];
+	struct setting settings[OP_ATTRIBUTES_MAX];
+	struct text help, examples;
+	char seed[128];
 } all[OPERATIONS];
 
-/* What was given of attribute i, if anything. */
-static bool is_given(const struct step *step, unsigned i, kops_attribute *ret)
+__attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
 {
-	const struct described_setting *set = &step->set.attributes[i];
+	va_list args;
+	int n;
 
-	*ret = (kops_attribute){.value = set->flag ? 1 : set->number.value, .choice = set->word};
-	return set->word || set->number.set || set->flag;
+	va_start(args, format);
+	n = vsnprintf(t->text + t->used, sizeof t->text - t->used, format, args);
+	va_end(args);
+	t->used += (size_t)n;
+	if (t->used >= sizeof t->text)
+		t->used = sizeof t->text - 1;
 }
 
-/* ---- Jobs ---- */
-
-static int enqueue(kops_job *job, const struct step *step)
+/* Lines of whole words. */
+static void put_wrapped(struct text *t, const char *words)
 {
-	const struct op *op = op_by_name(step->op->name);
-	kops_operand operands[STEP_OPERANDS_MAX];
-	kops_attribute attributes[OP_ATTRIBUTES_MAX];
-	size_t n = 0;
+	size_t column = 0;
 
-	for (unsigned i = 0; i < op->n_attributes; i++)
-		if (is_given(step, i, &attributes[n]))
-			attributes[n++].name = op->attributes[i].name;
-	unsigned n_operands = step_operands(step, operands);
-	return kops_job_op(job, op->name, operands, n_operands, attributes, n, step->set.kernel);
-}
-
-/* ---- The check ---- */
-
-static struct view view_of(const struct elements *e)
-{
-	struct view v = {.data = (void *)(uintptr_t)e->data, .dtype = e->dtype, .rank = e->rank};
-
-	memcpy(v.shape, e->shape, sizeof v.shape);
-	memcpy(v.strides, e->strides, sizeof v.strides);
-	return v;
-}
-
-static void set_attributes(const struct step *step, struct op_args *args)
-{
-	const struct op *op = args->op;
-
-	op_set_defaults(args);
-	for (unsigned i = 0; i < op->n_attributes; i++) {
-		const struct op_attribute *a = &op->attributes[i];
-		kops_attribute given;
-		if (is_given(step, i, &given))
-			op_set_attribute(args, i,
-			                 given.choice ? attribute_choice(a, given.choice) : given.value);
+	while (*words) {
+		size_t n = strcspn(words, " ");
+		if (column > 0 && column + 1 + n > COLUMNS)
+			column = 0;
+		put(t, "%s%.*s", column > 0 ? " " : t->used > 0 ? "\n" : "", (int)n, words);
+		column += (column > 0) + n;
+		words += n + strspn(words + n, " ");
 	}
 }
 
-#define ROWS_OF_ROOM 3
+/* ---- Options ---- */
 
-/* room: for so many rows. What nobody can judge is left out. */
-static void compare(const struct op_args *args, const struct elements *y, const struct elements *want,
-                    struct check *c, double *room)
+/* Of the words of a choice: "sum (default), max or mean", or without what is the default. */
+static void list_choices(const struct op_attribute *a, bool with_default, char *ret, size_t room)
 {
-	uint64_t columns = elements_columns(y);
-	const struct element_type *type = element_type(y->dtype);
-	double *got_row = room, *want_row = room + columns, *bounds = want_row + columns;
+	size_t used = 0;
 
-	memset(bounds, 0, columns * sizeof *bounds);
-	for (uint64_t row = 0; row < elements_rows(y); row++) {
-		elements_row(y, row, 0, columns, got_row);
-		elements_row(want, row, 0, columns, want_row);
-		if (args->op->bounds)
-			args->op->bounds(args, row, bounds);
-		for (uint64_t j = 0; j < columns; j++) {
-			double rounding = 2 * type->roundoff * fabs(want_row[j]) + check_tiny_error(y->dtype);
-			if (bounds[j] >= 0)
-				check_compare(c, row, j, got_row[j], want_row[j], bounds[j] + rounding,
-				              type->largest);
-		}
-	}
+	for (unsigned i = 0; i < a->n_choices && used < room; i++)
+		used += (size_t)snprintf(ret + used, room - used, "%s%s%s",
+		                         i == 0                 ? ""
+		                         : i + 1 < a->n_choices ? ", "
+		                                                : " or ",
+		                         a->choices[i],
+		                         with_default && i == (unsigned)a->otherwise ? " (default)" : "");
 }
 
-/* The whole result again by the op's reference, which rounds to the type as kernels do. */
-static int check(const struct step *step, const struct elements *in, const struct elements *y,
-                 struct check *ret_check)
+static void describe_choice(const struct op_attribute *a, struct setting *s)
 {
-	struct op_args args = {.op = op_by_name(step->op->name)};
-	unsigned out = step->op->n_inputs;
-	struct check c = {.elements = elements_count(y), .us = cli_now_us()};
-	void *wanted = malloc((c.elements + 1) * kops_dtype_size(y->dtype));
-	double *room = malloc((ROWS_OF_ROOM * elements_columns(y) + 1) * sizeof *room);
-	struct elements want = elements_dense(wanted, y);
-	char why[WHY_BYTES];
-	int rc = wanted && room ? 0 : KOPS_E_NOMEM;
+	char words[96];
 
-	for (unsigned i = 0; i < out; i++)
-		args.views[i] = view_of(&in[i]);
-	args.views[out] = view_of(&want);
-	args.views[out].space = wanted; /* which no input lies in */
-	set_attributes(step, &args);
-	if (rc == 0 && c.elements > 0 && (rc = op_check(&args, why)) == 0) {
-		args.op->reference(&args);
-		compare(&args, y, &want, &c, room);
-	}
-	c.us = cli_now_us() - c.us;
-	*ret_check = c;
-	free(wanted);
-	free(room);
-	return rc;
+	for (unsigned i = 0; i < a->n_choices && i + 1 < sizeof s->list / sizeof s->list[0]; i++)
+		s->list[i] = a->choices[i];
+	list_choices(a, true, words, sizeof words);
+	list_choices(a, false, s->takes, sizeof s->takes);
+	snprintf(s->help, sizeof s->help, "%s: %s", a->about, words);
+	for (unsigned i = 0; a->name[i] && i + 1 < sizeof s->argument; i++)
+		s->argument[i] = (char)toupper((unsigned char)a->name[i]);
+	s->words = (struct option_type){.takes = s->takes, .words = s->list, .first = 1};
 }
 
-/* ---- The descriptor ---- */
-
-static struct option_row row_of(const struct op_attribute *a, unsigned i)
+static struct option_row row_of(const struct op_attribute *a, unsigned i, struct setting *s)
 {
 	size_t at = offsetof(struct flags, op.attributes) + i * sizeof(struct described_setting);
-	struct option_row row = {.name = a->name, .argument = "X", .help = a->about};
+	struct option_row row = {.name = a->name, .argument = "X", .help = s->help};
 
 	switch (a->type) {
 	case ATTRIBUTE_NUMBER:
 	case ATTRIBUTE_COUNT:
 		row.type = &options_real;
 		row.member = at + offsetof(struct described_setting, number);
+		snprintf(s->help, sizeof s->help, "%s; default %g", a->about, a->otherwise);
 		break;
 	case ATTRIBUTE_FLAG:
 		row.argument = NULL;
 		row.type = &options_switch;
 		row.member = at + offsetof(struct described_setting, flag);
+		row.help = a->about;
 		break;
 	case ATTRIBUTE_CHOICE:
-		row.argument = "WORD";
-		row.type = &options_text;
-		row.member = at + offsetof(struct described_setting, word);
+		describe_choice(a, s);
+		row.argument = s->argument;
+		row.type = &s->words;
+		row.member = at + offsetof(struct described_setting, choice);
 		break;
 	}
 	return row;
@@ -168,14 +134,75 @@ static struct option_row row_of_operand(const struct op_operand *o, unsigned i)
 /* Those of attributes, then those of optional inputs. */
 static void describe_settings(const struct op *op, struct described *d)
 {
-	struct option_row *next = d->settings;
+	struct option_row *next = d->rows;
 
 	for (unsigned i = 0; i < op->n_attributes; i++)
-		*next++ = row_of(&op->attributes[i], i);
+		*next++ = row_of(&op->attributes[i], i, &d->settings[i]);
 	for (unsigned i = 0; i < op_first_output(op); i++)
 		if (op->operands[i].is_optional)
 			*next++ = row_of_operand(&op->operands[i], i);
 }
+
+/* ---- Help ---- */
+
+/* "f32, f64 or c64" */
+static void put_dtypes(struct text *t, uint32_t dtypes)
+{
+	for (unsigned i = 0; dtypes >> i; i++)
+		if (dtypes >> i & 1)
+			put(t, "%s%s", dtypes & ((1u << i) - 1) ? dtypes >> i == 1 ? " or " : ", " : "",
+			    dtype_name((kops_dtype)i));
+}
+
+static void describe_help(const struct op *op, struct text *t)
+{
+	put_wrapped(t, op->about);
+	put(t, ".");
+	if (op->notes)
+		put_wrapped(t, op->notes);
+	put(t, "\n");
+	for (unsigned i = 0; i < op->n_operands; i++) {
+		const struct op_operand *o = &op->operands[i];
+		put(t, "%-8s %s", o->name, o->about);
+		if (i == 0 || o->dtypes != op->operands[0].dtypes) {
+			put(t, "; ");
+			put_dtypes(t, o->dtypes);
+		}
+		put(t, "\n");
+	}
+}
+
+/* Half of a number's default where that makes a difference, the last word of a choice. */
+static void put_setting(struct text *t, const struct op_attribute *a)
+{
+	double half = a->otherwise / 2;
+
+	if (a->type == ATTRIBUTE_FLAG)
+		put(t, " --%s", a->name);
+	else if (a->type == ATTRIBUTE_CHOICE)
+		put(t, " --%s %s", a->name, a->choices[a->n_choices - 1]);
+	else if (a->type == ATTRIBUTE_NUMBER && half != 0 && half >= a->min && half <= a->max)
+		put(t, " --%s %g", a->name, half);
+}
+
+/* Of files of this ending. */
+static void put_example(struct text *t, const struct op *op, const char *ending, bool with_settings)
+{
+	unsigned out = op_first_output(op);
+
+	put(t, "  kops-client %s%s", op->name, with_settings ? " -n 1000" : "");
+	for (unsigned i = 0; with_settings && i < op->n_attributes; i++)
+		put_setting(t, &op->attributes[i]);
+	for (unsigned i = 0; i < out; i++)
+		if (op->operands[i].is_optional)
+			put(t, " --%s %s.%s", op->operands[i].name, op->operands[i].name, ending);
+	for (unsigned i = 0; i < out; i++)
+		if (!op->operands[i].is_optional)
+			put(t, " %s.%s", op->operands[i].name, ending);
+	put(t, " -o %s.%s%s\n", op->operands[out].name, ending, with_settings ? " --check" : "");
+}
+
+/* ---- Shapes to measure ---- */
 
 static unsigned optional_inputs(const struct op *op)
 {
@@ -186,29 +213,10 @@ static unsigned optional_inputs(const struct op *op)
 	return n;
 }
 
-static void describe_verb(const struct op *op, unsigned n_inputs, struct described *d)
+/* From operands that a cache holds to 4 GB of them, all of one shape but for optional ones, which are small. */
+static void describe_shapes(const struct op *op, struct described *d)
 {
-	size_t used = 0;
-
-	snprintf(d->summary, sizeof d->summary, "%s", op->about);
-	for (unsigned i = 0; i <= n_inputs && used < sizeof d->help; i++)
-		used += (size_t)snprintf(d->help + used, sizeof d->help - used, "%-8s %s\n",
-		                         op->operands[i].name, op->operands[i].about);
-	used = (size_t)snprintf(d->examples, sizeof d->examples, "  kops-client %s", op->name);
-	for (unsigned i = 0; i < n_inputs && used < sizeof d->examples; i++)
-		used += (size_t)snprintf(d->examples + used, sizeof d->examples - used,
-		                         op->operands[i].is_optional ? " --%s %s.npy" : " %s.npy",
-		                         op->operands[i].name, op->operands[i].name);
-	if (used < sizeof d->examples)
-		snprintf(d->examples + used, sizeof d->examples - used, " -o y.npy --check\n");
-	snprintf(d->what, sizeof d->what, "%s of arrays", op->name);
-}
-
-/* From operands that a cache holds to 4 GB of them, all of one shape but for optional ones, which are small.
- * Whole rows are checked: the result may come from them. */
-static void describe_shapes(unsigned n_large, struct described *d)
-{
-	unsigned most = (1u << 20) / n_large, rows = 64;
+	unsigned most = (1u << 20) / (op->n_operands - optional_inputs(op)), rows = 64;
 	size_t used = 0;
 
 	for (; rows < most; rows *= 4)
@@ -216,27 +224,39 @@ static void describe_shapes(unsigned n_large, struct described *d)
 	snprintf(d->seed + used, sizeof d->seed - used, "%ux1024", most);
 }
 
+/* Ops that work along rows have longer ones. */
+static struct bench_cases bench_of(const struct op *op, const struct described *d)
+{
+	struct bench_cases cases = {.what = op->title,
+	                            .seed = op->bench_shapes ? op->bench_shapes : d->seed,
+	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
+	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20}};
+
+	if (op->steps) {
+		cases.random.high[0] = 1 << 16;
+		cases.random.high[1] = 1 << 18;
+		cases.random_cpu.high[0] = 1 << 12;
+		cases.random_cpu.high[1] = 1 << 14;
+	}
+	return cases;
+}
+
+/* ---- The descriptor ---- */
+
 static const struct operation *describe(const struct op *op, struct described *d)
 {
-	unsigned n_inputs = op_first_output(op);
-
 	describe_settings(op, d);
-	describe_verb(op, n_inputs, d);
-	describe_shapes(op->n_operands - optional_inputs(op), d);
+	describe_help(op, &d->help);
+	put_example(&d->examples, op, "npy", false);
+	put_example(&d->examples, op, "bin", true);
+	describe_shapes(op, d);
 	d->operation = (struct operation){
 	    .name = op->name,
-	    .n_inputs = n_inputs,
+	    .n_inputs = op_first_output(op),
 	    .n_optional = optional_inputs(op),
-	    .settings = d->settings,
-	    .verb = {.summary = d->summary, .help = d->help, .examples = d->examples},
-	    .enqueue = enqueue,
-	    .check = check,
-	    .bench = {.what = d->what,
-	              .seed = d->seed,
-	              .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
-	              .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20},
-	              .reads_rows = true,
-	              .whole_rows = true},
+	    .settings = d->rows,
+	    .verb = {.summary = op->title, .help = d->help.text, .examples = d->examples.text},
+	    .bench = bench_of(op, d),
 	};
 	return &d->operation;
 }

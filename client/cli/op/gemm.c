@@ -275,12 +275,6 @@ static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
 	step->in[1] = step_matrix(dtype, e[2], e[1]);
 }
 
-static void cut(struct step *part, const struct bench_block *at)
-{
-	part->in[0] = step_slice(part->in[0], 0, at->row, at->rows);
-	part->in[1] = step_slice(part->in[1], 1, at->column, at->columns);
-}
-
 const struct operation operation_gemm = {
     .name = "gemm",
     .n_inputs = 2,
@@ -315,7 +309,5 @@ const struct operation operation_gemm = {
               .counts_flops = true,
               .peer_gpu = "cublas",
               .peer_cpu = "openblas",
-              .reads_rows = true,
-              .operands = operands,
-              .cut = cut},
+              .operands = operands},
 };

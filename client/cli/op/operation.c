@@ -15,7 +15,7 @@ struct step step_of(const struct operation *op)
 
 struct step step_copy(kops_view from, kops_view to)
 {
-	return (struct step){.op = &operation_copy, .in = {from}, .out = to};
+	return (struct step){.op = operation_by_name("copy"), .in = {from}, .out = to};
 }
 
 static int refuse_dtype(const struct op *op, kops_dtype dtype, char *why)
@@ -98,14 +98,40 @@ static int described_shape(struct step *step, char *why)
 	return 0;
 }
 
+/* Whether attribute i was given, and what. */
+static bool is_given(const struct step *step, unsigned i, double *ret)
+{
+	const struct described_setting *set = &step->set.attributes[i];
+
+	*ret = set->choice ? set->choice - 1 : set->flag ? 1 : set->number.value;
+	return set->choice || set->flag || set->number.set;
+}
+
+void step_set_attributes(const struct step *step, struct op_args *args)
+{
+	double given;
+
+	op_set_defaults(args);
+	for (unsigned i = 0; i < args->op->n_attributes; i++)
+		if (is_given(step, i, &given))
+			op_set_attribute(args, i, given);
+}
+
 int step_enqueue(kops_job *job, const struct step *step)
 {
+	const struct op *op = op_by_name(step->op->name);
 	kops_operand operands[STEP_OPERANDS_MAX];
+	kops_attribute attributes[OP_ATTRIBUTES_MAX];
+	double given;
+	size_t n = 0;
 
 	if (step->op->enqueue)
 		return step->op->enqueue(job, step);
-	unsigned n = step_operands(step, operands);
-	return kops_job_op(job, step->op->name, operands, n, NULL, 0, step->set.kernel);
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		if (is_given(step, i, &given))
+			attributes[n++] = (kops_attribute){.name = op->attributes[i].name, .value = given};
+	unsigned n_operands = step_operands(step, operands);
+	return kops_job_op(job, op->name, operands, n_operands, attributes, n, step->set.kernel);
 }
 
 int step_result(struct step *step, char *why)
@@ -138,17 +164,7 @@ int step_shape(struct step *step, char *why)
 int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,
                         struct check *ret_check)
 {
-	struct elements inputs[STEP_INPUTS_MAX], result = *y;
-
-	if (step->op->check)
-		return step->op->check(step, in, y, ret_check);
-	memcpy(inputs, in, step->op->n_inputs * sizeof(*in));
-	if (step->op->align)
-		step->op->align(inputs, &result);
-	return check_by_row(
-	    &(struct check_by_row){
-	        .step = step, .a = &inputs[0], .b = &inputs[1], .y = &result, .want = step->op->want},
-	    ret_check);
+	return (step->op->check ? step->op->check : check_by_reference)(step, in, y, ret_check);
 }
 
 int step_check(const struct step *step, struct check *ret_check)
@@ -179,9 +195,47 @@ kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns)
 	return kops_tensor(NULL, 0, dtype, 2, (uint64_t[]){rows, columns});
 }
 
-kops_view step_slice(kops_view view, unsigned axis, uint64_t first, uint64_t n)
+/* ---- Parts of a step ---- */
+
+static void slice(kops_view *view, unsigned axis, uint64_t first, uint64_t n)
 {
-	view.offset += first * (uint64_t)view.strides[axis] * kops_dtype_size(view.dtype);
-	view.shape[axis] = n;
-	return view;
+	view->offset += first * (uint64_t)view->strides[axis] * kops_dtype_size(view->dtype);
+	view->shape[axis] = n;
+}
+
+/* The rank that the op's views have when it has checked them. */
+static uint32_t checked_rank(const struct step *step)
+{
+	struct op_args args = {.op = op_by_name(step->op->name)};
+	kops_operand operands[STEP_OPERANDS_MAX];
+	unsigned n = step_operands(step, operands);
+	char why[WHY_BYTES];
+
+	for (unsigned i = 0; i < n; i++) {
+		const kops_view *from = &operands[i].view;
+		struct view *to = &args.views[op_operand_index(args.op, operands[i].name)];
+		*to = (struct view){.space = &operands[i], .dtype = from->dtype, .rank = from->rank};
+		memcpy(to->shape, from->shape, sizeof(to->shape));
+		memcpy(to->strides, from->strides, sizeof(to->strides));
+	}
+	step_set_attributes(step, &args);
+	return op_check(&args, why) < 0 ? 0 : op_output(&args)->rank;
+}
+
+bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
+{
+	const struct op *op = op_by_name(step->op->name);
+	uint32_t rank = checked_rank(step);
+
+	for (unsigned p = 0; p < op->n_part_axes; p++) {
+		const int8_t *axes = op->part_axes[p].axis;
+		if ((uint32_t)axes[step->op->n_inputs] + 2 != rank + axis)
+			continue;
+		for (unsigned i = 0; i < step->op->n_inputs; i++)
+			if (step_has(step, i) && axes[i] != PART_NONE)
+				slice(&step->in[i], (uint32_t)axes[i] + step->in[i].rank - rank, first, n);
+		slice(&step->out, axis, first, n);
+		return true;
+	}
+	return false;
 }

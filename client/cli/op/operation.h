@@ -1,7 +1,7 @@
 /*
- * operation.h: the ops as the command line knows them; the list is proto/ops.def. An op of which more is to be
- * said than its description has a file here that exports one struct operation; described.c makes those of the
- * others. Verbs, job files and kops-bench all work on struct step.
+ * operation.h: the ops as the command line knows them; the list is proto/ops.def. described.c makes a struct
+ * operation of each op's description. An op that needs more than its description says has a file here, which
+ * exports its own. Verbs, job files and kops-bench all work on struct step.
  */
 #ifndef KOPS_CLI_OP_OPERATION_H
 #define KOPS_CLI_OP_OPERATION_H
@@ -14,6 +14,7 @@
 #include "options.h"
 
 struct cli;
+struct op_args;
 struct source;
 
 #define STEP_INPUTS_MAX   7
@@ -35,11 +36,6 @@ struct bench_span {
 	uint64_t low[3], high[3], elements;
 };
 
-/* A part of a result of rank 2. */
-struct bench_block {
-	uint64_t row, rows, column, columns;
-};
-
 /* What is left out is as for an op that goes over elements of a matrix, such as copy. */
 struct bench_cases {
 	const char *what;     /* "softmax of rows": for -h */
@@ -49,17 +45,11 @@ struct bench_cases {
 	unsigned n_extents;   /* 0: 2 */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
 	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
-	bool is_measure;   /* what others are compared with: it has no peer */
 	/* The op's kernels that the others are compared with; NULL: a copy of as many bytes is. */
 	const char *peer_gpu, *peer_cpu;
-	bool reads_rows; /* each element comes from a whole row of the first input */
-	bool whole_rows; /* the result is checked by whole rows */
 	/* Sets inputs (kops_tensor() without buffer) and settings. NULL: inputs are of the shape, optional ones
 	 * as op_fit_optional() has them. */
 	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
-	/* Cuts the inputs to what a block of the result comes from. NULL: the same block, or its rows where
-	 * the op reads rows. */
-	void (*cut)(struct step *part, const struct bench_block *at);
 };
 
 /* ---- the ops ---- */
@@ -67,7 +57,7 @@ struct bench_cases {
 /* The verb of an op: a job of it on files. verb/op.c has what all of them have in common. */
 struct verb {
 	const char *name;    /* NULL: the op's */
-	const char *summary; /* one line; NULL: the op has no verb */
+	const char *summary; /* one line */
 	const char *help;    /* below the options: what is computed, of what files */
 	const char *examples;
 	const struct option_row *files; /* options that say what is in raw ones; NULL: -m, -n and --dtype */
@@ -95,13 +85,9 @@ struct operation {
 	/* Sets rank and shape of out, which were those of in[0]. KOPS_E_INVALID with a sentence. NULL: as the
 	 * op's description has it, without attributes. */
 	int (*shape)(struct step *step, char *why);
-	/* Adds the op to the job. NULL: it has no attributes. Callers ask step_enqueue(). */
+	/* Adds the op to the job. NULL: by the names of its description. Callers ask step_enqueue(). */
 	int (*enqueue)(kops_job *job, const struct step *step);
-	/* The same again in float64, row by row; NULL: a copy. */
-	void (*want)(const struct check_by_row *op, uint64_t row, double *want, double *bound, double *scratch);
-	/* For that: has inputs and y lie as want() goes over them. NULL: they do. */
-	void (*align)(struct elements *in, struct elements *y);
-	/* Instead of those: compares y with what the inputs give. 0 or KOPS_E_NOMEM. */
+	/* Compares y with what the inputs give. 0 or KOPS_E_NOMEM. NULL: check_by_reference(). */
 	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
 	             struct check *ret_check);
 	struct bench_cases bench;
@@ -158,6 +144,9 @@ unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_M
  */
 int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t elements);
 
+/* Sets the attributes of args, whose op is the step's: those that were given, and the defaults of others. */
+void step_set_attributes(const struct step *step, struct op_args *args);
+
 /* Adds the op to a job: what kops_job_op() returns. */
 int step_enqueue(kops_job *job, const struct step *step);
 
@@ -200,6 +189,12 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
                      struct step *ret_step, char *why);
 
+/*
+ * Leaves indices [first, first + n) of axis 0 or 1 of such a step's result, and what of the inputs they come
+ * from. False, and nothing happens: the op cannot be cut along that axis.
+ */
+bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n);
+
 /* ---- For the files of the ops ---- */
 
 /* How many elements it has. */
@@ -211,8 +206,7 @@ uint64_t step_extent(const kops_view *v, uint32_t from_end);
 /* KOPS_E_INVALID with a sentence when a dense array like the view is more than memory can hold. */
 int step_fits(const kops_view *view, char *why);
 
-/* A dense matrix that has no memory yet, and n indices of an axis. */
+/* A dense matrix that has no memory yet. */
 kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns);
-kops_view step_slice(kops_view view, unsigned axis, uint64_t first, uint64_t n);
 
 #endif

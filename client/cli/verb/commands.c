@@ -29,8 +29,7 @@ const struct program *commands_program(void)
 		return &program;
 	all[n++] = verb_op_command(&operation_gemm, &verb_sgemm);
 	for (size_t i = 0; i < OPERATIONS; i++)
-		if (operation_at(i)->verb.summary)
-			all[n++] = verb_op_command(operation_at(i), &operation_at(i)->verb);
+		all[n++] = verb_op_command(operation_at(i), &operation_at(i)->verb);
 	for (size_t i = 0; i < N_OTHERS; i++)
 		all[n++] = others[i];
 	return &program;

@@ -233,6 +233,10 @@ static const struct option_row of_every_op[] = {OPTION_OUTPUT, OPTIONS_JOB, OPTI
 #define HELP_ONE_FILE                                                                                          \
 	"A file named .npy tells its shape (up to 4 dimensions). Any other file is a raw row-major matrix:\n"  \
 	"-m or -n tells its shape, and a square one needs neither.\n"
+#define HELP_FILES                                                                                             \
+	"Files named .npy tell their shape (up to 4 dimensions). Any other file is raw row-major elements:\n"  \
+	"for A, -m or -n tells the shape, and a square one needs neither; another file is as large as A, or\n" \
+	"one row, one column or one element of it (a row where both would fit).\n"
 #define HELP_OUTPUT                                                                                            \
 	"\n"                                                                                                   \
 	"A file named - is standard input; one may be. Without -o, a terminal gets shape, corner and\n"        \
@@ -287,12 +291,12 @@ const struct command *verb_op_command(const struct operation *op, const struct v
 		char help[HELP_BYTES], usage[64], args_are[64];
 	} all[OPERATIONS + 1], *next = all;
 	unsigned n = operation_required(op);
-	bool one = n == 1;
 	struct option_row *rows = add_rows(next->options, verb->files ? verb->files : of_matrix);
 
 	add_rows(add_rows(rows, op->settings), of_every_op);
-	snprintf(next->help, sizeof(next->help), "%s%s" HELP_OUTPUT "%s", verb->help, one ? HELP_ONE_FILE : "",
-	         verb->examples);
+	const char *of_files = verb->files ? "" : n == 1 ? HELP_ONE_FILE : HELP_FILES;
+
+	snprintf(next->help, sizeof(next->help), "%s%s" HELP_OUTPUT "%s", verb->help, of_files, verb->examples);
 	name_files(op, next->usage, sizeof(next->usage), next->args_are, sizeof(next->args_are));
 	next->command = (struct command){
 	    .name = verb->name ? verb->name : op->name,

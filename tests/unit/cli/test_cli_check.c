@@ -39,22 +39,35 @@ static int check_gemm(const struct product *p, struct check *ret_check)
 	return step_check_elements(&step, (struct elements[]){*p->a, *p->b}, p->y, ret_check);
 }
 
+/* Gives a step an attribute, as the option of that name does. */
+static void set(struct step *step, const char *name, const char *text)
+{
+	struct flags flags = {.op = step->set};
+	char why[CLI_WHY_BYTES];
+
+	assert_int_equal(options_set(options_find(step->op->settings, name), name, text, &flags, why), 0);
+	step->set = flags.op;
+}
+
 static int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
                          struct check *ret_check)
 {
 	struct step step = step_of(operation_by_name("softmax"));
+	char text[32];
 
-	step.set.scale = (struct opt_real){true, scale};
-	step.set.log = log;
+	snprintf(text, sizeof(text), "%.17g", scale);
+	set(&step, "scale", text);
+	set(&step, "log", log ? "yes" : "no");
 	return step_check_elements(&step, x, y, ret_check);
 }
 
 static int check_reduce(const struct elements *x, const struct elements *y, kops_reduction kind,
                         struct check *ret_check)
 {
+	static const char *const kinds[] = {[KOPS_SUM] = "sum", [KOPS_MAX] = "max", [KOPS_MEAN] = "mean"};
 	struct step step = step_of(operation_by_name("reduce"));
 
-	step.set.kind = kind;
+	set(&step, "kind", kinds[kind]);
 	return step_check_elements(&step, x, y, ret_check);
 }
 
@@ -412,6 +425,35 @@ static void large_results_are_sampled(void **state)
 	assert_true(check_passed(&check));
 	assert_int_equal(check.elements, (uint64_t)ROWS * COLUMNS);
 	assert_int_equal(check.compared, 1ull << 26);
+	struct elements sums = {(unsigned char *)row, KOPS_F32, 1, {ROWS}, {0}};
+	assert_int_equal(check_reduce(&x, &sums, KOPS_SUM, &check), 0);
+	assert_true(check_passed(&check));
+	assert_int_equal(check.compared, (1ull << 26) / COLUMNS);
+}
+
+/* Of dense operands, whose axes the op takes as one, and turned ones: the damaged last row has its place. */
+static void sampled_rows_are_those_of_the_operands(void **state)
+{
+	enum { ROWS = 300000, COLUMNS = 256 };
+	struct elements x = {calloc((size_t)ROWS * COLUMNS, 2), KOPS_F16, 2, {ROWS, COLUMNS}, {COLUMNS, 1}};
+	struct elements y = {calloc((size_t)ROWS * COLUMNS, 2), KOPS_F16, 2, {ROWS, COLUMNS}, {COLUMNS, 1}};
+	struct elements turned = {x.data, KOPS_F16, 2, {COLUMNS, ROWS}, {ROWS, 1}};
+	struct check check;
+
+	(void)state;
+	element_put(KOPS_F16, at(&y, (uint64_t)ROWS * COLUMNS - 2), 1);
+	assert_int_equal(check_plain("add", &x, &x, &y, &check), 0);
+	assert_int_equal(check.wrong, 1);
+	assert_int_equal(check.row, ROWS - 1);
+	assert_int_equal(check.column, COLUMNS - 2);
+	assert_int_equal(check.compared, 1ull << 26);
+	element_put(KOPS_F16, at(&x, (uint64_t)(COLUMNS - 2) * ROWS + ROWS - 1), 1);
+	element_put(KOPS_F16, at(&y, 3), 1);
+	assert_int_equal(check_plain("transpose", &turned, &turned, &y, &check), 0);
+	assert_int_equal(check.wrong, 1);
+	assert_int_equal(check.row, 0);
+	assert_int_equal(check.column, 3);
+	release(&x), release(&y);
 }
 
 static void empty_results_pass(void **state)
@@ -445,6 +487,7 @@ int main(void)
 	    cmocka_unit_test(reductions_pass_and_damage_is_found),
 	    cmocka_unit_test(reductions_of_a_row_and_of_nothing_pass),
 	    cmocka_unit_test(large_results_are_sampled),
+	    cmocka_unit_test(sampled_rows_are_those_of_the_operands),
 	    cmocka_unit_test(empty_results_pass),
 	};
 	uint64_t seed = seed_of_run();

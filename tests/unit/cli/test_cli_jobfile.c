@@ -59,7 +59,7 @@ static void a_good_file_means_what_it_says(void **state)
 	assert_false(s->has_old);
 
 	const struct jobfile_value *p = &f->values[4];
-	assert_true(p->flags.op.scale.value == 0.5 && p->flags.op.log);
+	assert_true(p->flags.op.attributes[0].number.value == 0.5 && p->flags.op.attributes[1].flag);
 	assert_string_equal(p->flags.op.kernel, "rows");
 
 	const struct jobfile_value *c = &f->values[5];
@@ -83,9 +83,9 @@ static void settings_are_those_of_the_op(void **state)
 	          why),
 	    0);
 	assert_string_equal(f->values[1].op->name, "reduce");
-	assert_int_equal(f->values[1].flags.op.kind, KOPS_MEAN);
+	assert_int_equal(f->values[1].flags.op.attributes[0].choice, 1 + KOPS_MEAN);
 	assert_string_equal(f->values[1].flags.op.kernel, "k");
-	assert_int_equal(f->values[2].flags.op.kind, KOPS_SUM);
+	assert_int_equal(f->values[2].flags.op.attributes[0].choice, 0);
 	assert_null(f->values[2].flags.op.kernel);
 	assert_true(f->values[3].flags.op.alpha.set && f->values[3].flags.op.alpha.value == 3);
 	assert_false(f->values[3].flags.op.beta.set);

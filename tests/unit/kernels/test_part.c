@@ -274,8 +274,8 @@ static void test_the_parts_are_the_whole(void **state)
 		/* Along K sums are rounded once more for each part; those of reduce are rounded to f32. */
 		compare(&args, &whole, &parts,
 		        args.op == &op_gemm                               ? 1e-13
-		        : args.op->bounds                                 ? 1e-12
 		        : args.op == &op_reduce || args.op == &op_softmax ? 1e-5
+		        : args.op->bounds                                 ? 1e-12
 		                                                          : 0);
 	}
 	assert_true(in_steps > 50 && both_ways > 5);
