@@ -510,7 +510,8 @@ int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool
  * y[…, j, i] = x[…, i, j], bit for bit.
  *   x  2 to 4 axes
  *   y  x's shape with the last two extents exchanged
- * All of one type: f32, f64, f16, bf16, i32, c64 or c128. y must not overlap x.
+ * All of one type: f32, f64, f16, bf16, i32, c64 or c128. y must not overlap x. No op needs it for an operand:
+ * ops take transposed views, and copy nothing.
  */
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
@@ -527,7 +528,8 @@ int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const cha
  * y = x, bit for bit.
  *   x  1 to 4 axes
  *   y  x's shape
- * All of one type: f32, f64, f16, bf16, i32, c64 or c128. y must not overlap x.
+ * All of one type: f32, f64, f16, bf16, i32, c64 or c128. y must not overlap x. x and y may be in memory of
+ * different kinds, such as shared memory and a device's.
  */
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 

@@ -80,6 +80,7 @@ const struct op op_copy = {
     .name = "copy",
     .title = "copy of any dtype",
     .about = "y = x, bit for bit",
+    .notes = "x and y may be in memory of different kinds, such as shared memory and a device's.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .part_axes = part_axes,

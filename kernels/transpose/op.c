@@ -113,6 +113,7 @@ const struct op op_transpose = {
     .name = "transpose",
     .title = "exchange of the last two axes",
     .about = "y[…, j, i] = x[…, i, j], bit for bit",
+    .notes = "No op needs it for an operand: ops take transposed views, and copy nothing.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .part_axes = part_axes,

@@ -28,14 +28,14 @@ from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, Dea
 
 __all__ = [
     "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm",
-    "softmax", "transpose", "add", "reduce", "copy", "job", "receipt", "ping", "info", "users", "sessions", "trace",
+    "softmax", "reduce", "job", "receipt", "ping", "info", "users", "sessions", "trace",
     "Client", "Job", "DeviceArray", "Receipt", "OpReceipt", "Info", "Device", "User", "SessionInfo", "TracedJob", "Usage",
     "RunningJob", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError", "DtypeError",
     "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError", "TimedOutError",
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["multiply", "layer_norm"]
+__all__ += ["transpose", "add", "copy", "multiply", "layer_norm"]
 # End of names of described ops
 
 connect = Client
@@ -137,28 +137,44 @@ def softmax(x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False
     return default_client().softmax(x, axis, scale=scale, log=log, out=out, kernel=kernel)
 
 
-def transpose(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
-    """A copy of x with the last two axes exchanged. Ops take x.T too, and copy nothing."""
-    return default_client().transpose(x, out, kernel=kernel)
-
-
-def add(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
-    """a + b, broadcast as in NumPy. out may be an operand that is not broadcast."""
-    return default_client().add(a, b, out, kernel=kernel)
-
-
 def reduce(x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
            kernel: str | None = None) -> Any:
     """The "sum", "max" or "mean" along an axis."""
     return default_client().reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
 
 
+# Made by scripts/gen-ops: described ops
+def transpose(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """y[…, j, i] = x[…, i, j], bit for bit.
+
+    x: 2 to 4 axes
+    The result: x's shape with the last two extents exchanged; numbers take the first array's type.
+    No op needs it for an operand: ops take transposed views, and copy nothing.
+    """
+    return default_client().transpose(x, out, kernel=kernel)
+
+
+def add(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """y = a + b, rounded once.
+
+    a: 1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+    b: as a
+    The result: 1 to 4 axes; numbers take the first array's type.
+    out may be a or b, where that is not repeated.
+    """
+    return default_client().add(a, b, out, kernel=kernel)
+
+
 def copy(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
-    """A copy of x, also between shared and a device's memory."""
+    """y = x, bit for bit.
+
+    x: 1 to 4 axes
+    The result: x's shape; numbers take the first array's type.
+    x and y may be in memory of different kinds, such as shared memory and a device's.
+    """
     return default_client().copy(x, out, kernel=kernel)
 
 
-# Made by scripts/gen-ops: described ops
 def multiply(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
     """y = a * b, element by element, rounded once.
 

@@ -176,24 +176,43 @@ class Client:
         """softmax(scale * x) along an axis, or its logarithm. out may be x."""
         return self._op((_ops.softmax, id(x), id(out), axis, float(scale), bool(log), kernel), (x,), out)
 
-    def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
-        """A copy of x with the last two axes exchanged. Ops take x.T too, and copy nothing."""
-        return self._op((_ops.transpose, id(x), id(out), kernel), (x,), out)
-
-    def add(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
-        """a + b, broadcast as in NumPy. out may be an operand that is not broadcast."""
-        return self._op((_ops.add, id(a), id(b), id(out), kernel), (a, b), out)
-
     def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
                kernel: str | None = None) -> Any:
         """The "sum", "max" or "mean" along an axis."""
         return self._op((_ops.reduce, id(x), id(out), kind, axis, keepdims, kernel), (x,), out)
 
-    def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
-        """A copy of x, also between shared and a device's memory."""
-        return self._op((_ops.copy, id(x), id(out), kernel), (x,), out)
-
     # Made by scripts/gen-ops: described ops
+    def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """y[…, j, i] = x[…, i, j], bit for bit.
+
+        x: 2 to 4 axes
+        The result: x's shape with the last two extents exchanged; numbers take the first array's type.
+        No op needs it for an operand: ops take transposed views, and copy nothing.
+        """
+        key = (_ops.transpose, id(x), id(out), kernel)
+        return self._op(key, (x,), out)
+
+    def add(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """y = a + b, rounded once.
+
+        a: 1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+        b: as a
+        The result: 1 to 4 axes; numbers take the first array's type.
+        out may be a or b, where that is not repeated.
+        """
+        key = (_ops.add, id(a), id(b), id(out), kernel)
+        return self._op(key, (a, b), out)
+
+    def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """y = x, bit for bit.
+
+        x: 1 to 4 axes
+        The result: x's shape; numbers take the first array's type.
+        x and y may be in memory of different kinds, such as shared memory and a device's.
+        """
+        key = (_ops.copy, id(x), id(out), kernel)
+        return self._op(key, (x,), out)
+
     def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """y = a * b, element by element, rounded once.
 

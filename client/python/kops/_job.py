@@ -82,20 +82,20 @@ class Job:
                 kernel: str | None = None) -> Any:
         return self._add(*_ops.softmax(self._desk, x, out, axis, float(scale), bool(log), kernel))
 
+    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+               kernel: str | None = None) -> Any:
+        return self._add(*_ops.reduce(self._desk, x, out, kind, axis, keepdims, kernel))
+
+    # Made by scripts/gen-ops: described ops
     def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.transpose(self._desk, x, out, kernel))
 
     def add(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.add(self._desk, a, b, out, kernel))
 
-    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
-               kernel: str | None = None) -> Any:
-        return self._add(*_ops.reduce(self._desk, x, out, kind, axis, keepdims, kernel))
-
     def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
-    # Made by scripts/gen-ops: described ops
     def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.multiply(self._desk, a, b, out, kernel))
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from . import _library
 from ._array import Array, DeviceArray, NDArray, dtype_code, dtype_of, native
 from ._library import RANK_MAX, View, lib
+from ._session import Session
 from .errors import error
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ def append(job: int, op: Op, v: Sequence[View]) -> int:
     elif op.name == "gemm":
         alpha, beta, precision, kernel = p
         status = lib.kops_job_gemm(job, alpha, v[0], v[1], beta, v[2], precision, kernel)
-    elif op.name == "add":
-        status = lib.kops_job_add(job, v[0], v[1], v[2], *p)
     else:
         status = getattr(lib, "kops_job_" + op.name)(job, v[0], v[1], *p)
     return int(status)
@@ -204,27 +203,6 @@ def softmax(desk: Desk, x: Operand, out: Array | None, axis: int, scale: float, 
     return result, [op] if y.size else []
 
 
-def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
-    a = desk.operand(x)
-    _check_rank(a, "x", 2)
-    result, y = _output(desk, out, a.shape[:-2] + (a.shape[-1], a.shape[-2]), native(a.dtype), (x,))
-    return result, [Op("transpose", (a, y), (_kernel(kernel),))] if y.size else []
-
-
-def add(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
-    x, y = _operand_or_number(desk, a, b), _operand_or_number(desk, b, a)
-    dtype = _one_dtype(a=x, b=y)
-    try:
-        shape = np.broadcast_shapes(x.shape, y.shape)
-    except ValueError:
-        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: they cannot be broadcast together") from None
-    result, z = _output(desk, out, shape, dtype, (a, b))
-    x, y, z = (v if v.ndim else v[None] for v in (x, y, z))
-    for v, name in (x, "a"), (y, "b"):
-        _check_rank(v, name)
-    return result, [Op("add", (x, y, z), (_kernel(kernel),))] if z.size else []
-
-
 def _operand_or_number(desk: Desk, x: Operand, other: Operand) -> NDArray:
     """A number of Python takes the type of the array beside it, as in NumPy."""
     if isinstance(x, (int, float)) and not isinstance(other, (int, float)):
@@ -242,13 +220,6 @@ def reduce(desk: Desk, x: Operand, out: Array | None, kind: str, axis: int, keep
     result, y = _output(desk, out, shape, native(a.dtype), (x,))
     y = np.moveaxis(y, axis, -1) if keepdims else y[..., None]
     return result, [Op("reduce", (np.moveaxis(a, axis, -1), y), (reduction, _kernel(kernel)))] if y.size else []
-
-
-def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
-    a = desk.operand(x)
-    _check_rank(a, "x")
-    result, y = _output(desk, out, a.shape, native(a.dtype), (x,))
-    return result, [Op("copy", (a, y), (_kernel(kernel),))] if y.size else []
 
 
 # ---- Any op, by its description
@@ -273,7 +244,7 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
     status = lib.kops_op_result(op.encode(), _operands([*whole], [_shape_of(x) for x in whole.values()]), len(whole),
                                 _attributes(attributes), len(attributes), output.encode(), result, why, len(why))
     if status < 0:
-        raise error(status, _library.text(why.value))
+        raise Session.explained(status, _library.text(why.value), None)
     shape = tuple(result.shape[:result.rank]) if any(x.ndim for x in arrays.values()) else ()
     out, y = _output(desk, out, shape, dtype_of(result.dtype, whole.values()), tuple(given.values()))
     y = y if y.ndim else y[None]
@@ -282,6 +253,18 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
 
 
 # Made by scripts/gen-ops: described ops
+
+
+def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "transpose", {"x": x}, (), "y", out, kernel)
+
+
+def add(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "add", {"a": a, "b": b}, (), "y", out, kernel)
+
+
+def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "copy", {"x": x}, (), "y", out, kernel)
 
 
 def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
