@@ -741,7 +741,8 @@ typedef enum kops_trans {
  * is depth × n, and C is m × n. All are row-major from the start of their buffers, f32 for kops_sgemm() and
  * f64 for kops_dgemm(). A is stored as m × depth, or with KOPS_T as depth × m; B likewise. lda, ldb and ldc
  * count elements from row to row as stored. With beta == 0, C is not read. C must not be A or B. For offsets,
- * batches and other types use kops_job_gemm().
+ * batches and other types use kops_job_gemm(). The arguments after the handle are those of BLAS, in its
+ * order; calls that mirror nothing take views, so that kops_job_gemm() has eight.
  *
  * KOPS_E_INVALID for a leading dimension below the stored columns, or an unknown trans; KOPS_E_RANGE for a
  * matrix that is larger than its buffer.
