@@ -11,7 +11,7 @@
 #ifndef KOPS_KERNELS_GEMM_F64_H
 #define KOPS_KERNELS_GEMM_F64_H
 
-#include "common/hopper.cuh"
+#include "common/hopper/mma.cuh"
 #include "gemm/tiles.cuh"
 
 namespace

@@ -9,6 +9,11 @@
 #ifndef KOPS_KERNELS_GEMM_PRODUCT_H
 #define KOPS_KERNELS_GEMM_PRODUCT_H
 
+#include "common/hopper/cluster.cuh"
+#include "common/hopper/descriptor.cuh"
+#include "common/hopper/global.cuh"
+#include "common/hopper/tma.cuh"
+#include "common/hopper/wgmma.cuh"
 #include "gemm/ring.cuh"
 #include "gemm/split.cuh"
 

@@ -8,7 +8,10 @@
 #ifndef KOPS_KERNELS_GEMM_RING_H
 #define KOPS_KERNELS_GEMM_RING_H
 
-#include "common/hopper.cuh"
+#include "common/hopper/barrier.cuh"
+#include "common/hopper/cluster.cuh"
+#include "common/hopper/shared.cuh"
+#include "common/hopper/wgmma.cuh"
 #include "common/overlap.cuh"
 
 namespace

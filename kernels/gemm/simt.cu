@@ -26,7 +26,10 @@
 #include <math.h>
 #include <type_traits>
 
-#include "common/hopper.cuh"
+#include "common/hopper/async_copy.cuh"
+#include "common/hopper/barrier.cuh"
+#include "common/hopper/shared.cuh"
+#include "common/hopper/tma.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
 #include "gemm/kernels.h"

@@ -21,7 +21,9 @@
 #include <math.h>
 #include <utility>
 
-#include "common/hopper.cuh"
+#include "common/hopper/barrier.cuh"
+#include "common/hopper/shared.cuh"
+#include "common/hopper/tma.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
 #include "gemm/fma.cuh"

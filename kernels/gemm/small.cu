@@ -20,7 +20,10 @@
 #include <cuda_fp16.h>
 #include <math.h>
 
-#include "common/hopper.cuh"
+#include "common/hopper/async_copy.cuh"
+#include "common/hopper/barrier.cuh"
+#include "common/hopper/mma.cuh"
+#include "common/hopper/shared.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
 #include "gemm/kernels.h"

@@ -24,7 +24,7 @@
 #include <cuda_fp16.h>
 #include <limits.h>
 
-#include "common/hopper.cuh"
+#include "common/hopper/wgmma.cuh"
 #include "common/overlap.cuh"
 #include "fitted.h"
 #include "gemm/tiles.cuh"

@@ -17,6 +17,11 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "common/hopper/cluster.cuh"
+#include "common/hopper/descriptor.cuh"
+#include "common/hopper/shared.cuh"
+#include "common/hopper/tma.cuh"
+#include "common/hopper/wgmma.cuh"
 #include "gemm/map.cuh"
 #include "gemm/ring.cuh"
 

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/hopper.cuh"
+#include "common/hopper/compare.cuh"
 #include "common/launch.cuh"
 #include "common/rows.cuh"
 #include "reduce/split.h"

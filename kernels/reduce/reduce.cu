@@ -17,6 +17,7 @@
  *                                            side, eight elements of each row under
  *                                            way; cut likewise
  */
+#include "common/hopper/global.cuh"
 #include "reduce/flat.cuh"
 #include "reduce/problem.cuh"
 

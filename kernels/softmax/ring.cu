@@ -24,7 +24,10 @@
  *
  * More shapes, what fused loses here, and what else was tried: docs/lab/softmax.md.
  */
-#include "common/hopper.cuh"
+#include "common/hopper/barrier.cuh"
+#include "common/hopper/global.cuh"
+#include "common/hopper/shared.cuh"
+#include "common/hopper/tma.cuh"
 #include "common/launch.cuh"
 #include "softmax/fused.cuh"
 #include "softmax/ring.h"

@@ -2,7 +2,7 @@
  * emulator.h: runs CUDA kernels for Hopper on the CPU, to find errors that the compiler cannot see.
  *
  * The host's compiler compiles the sources of kernels/ unchanged, with include/ in place of CUDA's headers, and
- * instructions.h in place of kernels/gemm/hopper.cuh and kernels/overlap.cuh.
+ * instructions.h in place of kernels/common/hopper/ and kernels/common/overlap.cuh.
  *
  * A further source takes a file like f16x3.cc, and an entry in check_emulated.c.
  *

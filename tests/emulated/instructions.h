@@ -1,14 +1,23 @@
-/* instructions.h: emulates kernels/gemm/hopper.cuh and kernels/overlap.cuh; see there. */
+/* instructions.h: emulates kernels/common/hopper/ and kernels/common/overlap.cuh; see there. */
 #ifndef KOPS_EMULATED_INSTRUCTIONS_H
 #define KOPS_EMULATED_INSTRUCTIONS_H
 
-#define KOPS_KERNELS_HOPPER_H /* so that it is not included any more */
+/* So that these are not included any more. */
+#define KOPS_KERNELS_HOPPER_ASYNC_COPY_H
+#define KOPS_KERNELS_HOPPER_BARRIER_H
+#define KOPS_KERNELS_HOPPER_CLUSTER_H
+#define KOPS_KERNELS_HOPPER_COMPARE_H
+#define KOPS_KERNELS_HOPPER_GLOBAL_H
+#define KOPS_KERNELS_HOPPER_MMA_H
+#define KOPS_KERNELS_HOPPER_SHARED_H
+#define KOPS_KERNELS_HOPPER_TMA_H
+#define KOPS_KERNELS_HOPPER_WGMMA_H
 #define KOPS_KERNELS_OVERLAP_H
 #define KOPS_HOPPER 1
 
 #include "device.h"
 
-#include "common/descriptor.cuh"
+#include "common/hopper/descriptor.cuh"
 #include "product.h"
 
 namespace

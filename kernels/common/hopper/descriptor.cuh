@@ -1,6 +1,6 @@
 /* descriptor.cuh: how wgmma is told where a matrix lies in shared memory. */
-#ifndef KOPS_KERNELS_DESCRIPTOR_H
-#define KOPS_KERNELS_DESCRIPTOR_H
+#ifndef KOPS_KERNELS_HOPPER_DESCRIPTOR_H
+#define KOPS_KERNELS_HOPPER_DESCRIPTOR_H
 
 #include <stdint.h>
 
