@@ -14,7 +14,8 @@
 #include "common/hopper/global.cuh"
 #include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
-#include "gemm/ring.cuh"
+#include "gemm/pipeline.cuh"
+#include "gemm/scheduler.cuh"
 #include "gemm/split.cuh"
 
 namespace
@@ -74,17 +75,13 @@ struct product_place {
 	uint64_t batch, row_tile, col_tile;
 };
 
-/* Bands of rows, in each column by column, so that what runs at the same time shares tiles in L2. */
+/* The tiles of the cluster's work number i; of those beside each other, the first. */
 template <class CUT> __device__ __forceinline__ product_place product_place_of(const product &p, uint64_t i)
 {
 	constexpr int BAND = 16 / CUT::WAVES; /* rows of tiles */
-	uint64_t cols = p.col_tiles / CUT::SHARERS, batch = i / (p.row_tiles * cols);
+	tile_number<uint64_t> tile = tile_of_number<BAND>(i, p.row_tiles, p.col_tiles / CUT::SHARERS);
 
-	i -= batch * p.row_tiles * cols;
-	uint64_t band = i / (BAND * cols) * BAND;
-	uint64_t height = p.row_tiles - band < BAND ? p.row_tiles - band : BAND;
-	i -= band * cols;
-	return {batch, band + i % height, i / height * CUT::SHARERS};
+	return {tile.batch, tile.row, tile.col * CUT::SHARERS};
 }
 
 /* Where this byte of A's part of a stage comes from. */
@@ -116,24 +113,19 @@ __device__ __forceinline__ void fetch_a(const product &p, const product_place &a
 	}
 }
 
-/* Where this block's part of K begins; of the next one, where it ends. */
-template <class CUT> __device__ __forceinline__ uint64_t k_begin(const product &p, unsigned part)
-{
-	return p.k_tiles * part / CUT::SPLITS;
-}
-
 /* One thread. */
-template <class CUT> __device__ __forceinline__ void produce(const product &p, ring<CUT> r)
+template <class CUT> __device__ __forceinline__ void produce(const product &p, pipeline<CUT> r)
 {
 	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 	unsigned part = CUT::SPLITS > 1 ? hopper::cluster_rank() : 0;
-	uint64_t k_end = k_begin<CUT>(p, part + 1);
+	uint64_t k_end = part_begin(p.k_tiles, part + 1, (unsigned)CUT::SPLITS);
 
-	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
-		product_place at = product_place_of<CUT>(p, i);
+	for (tile_walk<uint64_t> walk(CUT::CLUSTER); walk.tile < p.tiles; walk.step()) {
+		product_place at = product_place_of<CUT>(p, walk.tile);
 		uint64_t b_group = at.batch * p.b_batch / TILE_LINES + at.col_tile + col;
 		const char *b = (const char *)p.b + b_group * p.k_tiles * CUT::TILE_BYTES;
-		for (uint64_t k = k_begin<CUT>(p, part); k < k_end; k++, r.step()) {
+		uint64_t k = part_begin(p.k_tiles, part, (unsigned)CUT::SPLITS);
+		for (; k < k_end; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
 			hopper::barrier_expect(r.full(), CUT::STAGE_BYTES);
 			fetch_a<CUT>(p, at, k, r.bytes(), r.full());
@@ -364,7 +356,7 @@ template <class CUT> struct keeper {
  * as well, more than cuBLAS's where it splits K: so each segment is summed by itself.
  */
 template <class CUT>
-__device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], ring<CUT> &r, int consumer,
+__device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], pipeline<CUT> &r, int consumer,
                                        uint64_t k_tiles, float4 *memory)
 {
 	using FORMAT = typename CUT::FORMAT;
@@ -400,7 +392,8 @@ __device__ __forceinline__ void add_up(float (&sums)[CUT::WAVES][WAVE_SUMS], rin
 template <class CUT> using split_parts = parts<CUT, WAVE_SUMS / 4>;
 
 /* A consumer's part of the cluster's tile. Each block adds up some of its columns. */
-template <class CUT> __device__ __forceinline__ void consume_terms(const product &p, ring<CUT> r, int consumer)
+template <class CUT>
+__device__ __forceinline__ void consume_terms(const product &p, pipeline<CUT> r, int consumer)
 {
 	static_assert(CUT::WAVES == 1);
 	constexpr int SHARE = WAVE_SUMS / CUT::SPLITS;
@@ -409,7 +402,9 @@ template <class CUT> __device__ __forceinline__ void consume_terms(const product
 	split_parts<CUT> all = {r.data, CUT::SPLITS};
 	float sums[1][WAVE_SUMS], share[1][SHARE];
 
-	add_up<CUT>(sums, r, consumer, k_begin<CUT>(p, part + 1) - k_begin<CUT>(p, part), nullptr);
+	uint64_t k_begin = part_begin(p.k_tiles, part, (unsigned)CUT::SPLITS);
+	uint64_t k_end = part_begin(p.k_tiles, part + 1, (unsigned)CUT::SPLITS);
+	add_up<CUT>(sums, r, consumer, k_end - k_begin, nullptr);
 	all.exchange(sums[0]);
 #pragma unroll
 	for (int q = 0; q < SHARE / 4; q++) {
@@ -421,14 +416,14 @@ template <class CUT> __device__ __forceinline__ void consume_terms(const product
 	                   at.col_tile * CUT::COLS + part * SHARE * 2, share);
 }
 
-template <class CUT> __device__ __forceinline__ void consume(const product &p, ring<CUT> r, int consumer)
+template <class CUT> __device__ __forceinline__ void consume(const product &p, pipeline<CUT> r, int consumer)
 {
 	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 	float4 *memory = p.kept + blockIdx.x * (KEPT_BYTES / sizeof(float4)) + threadIdx.x - WARPGROUP;
 	float sums[CUT::WAVES][WAVE_SUMS];
 
-	for (uint64_t i = blockIdx.x / CUT::CLUSTER; i < p.tiles; i += gridDim.x / CUT::CLUSTER) {
-		product_place at = product_place_of<CUT>(p, i);
+	for (tile_walk<uint64_t> walk(CUT::CLUSTER); walk.tile < p.tiles; walk.step()) {
+		product_place at = product_place_of<CUT>(p, walk.tile);
 		add_up<CUT>(sums, r, consumer, p.k_tiles, memory);
 		uint64_t row = at.row_tile * CUT::ROWS + consumer * CUT::WAVES * WAVE_LINES;
 		write_sums_of<CUT>(p, at.batch, row, (at.col_tile + col) * CUT::COLS, sums);
@@ -442,7 +437,7 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 {
 #ifdef KOPS_HOPPER
 	extern __shared__ char shared[];
-	ring<CUT> r(hopper::shared_address(shared));
+	pipeline<CUT> r(hopper::shared_address(shared));
 	/* Of its first thread, so that the compiler sees that it is the same for a warp. */
 	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
 

@@ -542,8 +542,8 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 	const gemm_problem &p = w.t.p;
 	int rank = blockIdx.x % w.splits;
 	place at = place_of_block<S::SIDE, BAND>(w.t, w.t.first + blockIdx.x / w.splits);
-	uint64_t all = (p.k + STEP - 1) / STEP, first = all * rank / w.splits;
-	unsigned steps = (unsigned)(all * (rank + 1) / w.splits - first);
+	uint64_t all = (p.k + STEP - 1) / STEP, first = part_begin(all, rank, w.splits);
+	unsigned steps = (unsigned)(part_begin(all, rank + 1, w.splits) - first);
 	position<S> pos;
 	tiles_of<WORK, S, A_ALONG_K, B_ALONG_K, LOADING> tiles(w, at, first, pos.group, memory);
 	sums_of<S> sums;
@@ -647,13 +647,12 @@ int launch_blocks_of(WORK *w, void (*const kernels[8])(WORK), bool second, int s
 
 	w->splits = splits;
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	for (w->t.first = 0; w->t.first < blocks; w->t.first += most) {
-		uint64_t n = blocks - w->t.first < most ? blocks - w->t.first : most;
-		launch_kernel(
-		    kernel,
-		    {dim3((unsigned)n * splits), dim3(S::THREADS), (size_t)bytes, (unsigned)splits, early},
-		    stream, *w);
-	}
+	launch_tiles(blocks, most, [&](uint64_t first, unsigned n) {
+		w->t.first = first;
+		launch_kernel(kernel,
+		              {dim3(n * splits), dim3(S::THREADS), (size_t)bytes, (unsigned)splits, early},
+		              stream, *w);
+	});
 	return cuda_launch_status();
 }
 

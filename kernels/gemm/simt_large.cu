@@ -349,13 +349,11 @@ extern "C" bool gemm_simt_large(const struct op_args *args, const struct launch 
 	}
 	if (!map_across(&w.a_map, operands[0], w.t.p) || !map_across(&w.b_map, operands[1], w.t.p))
 		return false;
-	uint64_t blocks = blocks_of(w.t.p, SIDE);
 	cudaFuncSetAttribute(simt_large, cudaFuncAttributeMaxDynamicSharedMemorySize, MEMORY_BYTES);
-	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
-		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		launch_kernel(simt_large, {dim3((unsigned)n), dim3(BLOCK), MEMORY_BYTES}, cuda_stream(launch),
-		              w);
-	}
+	launch_tiles(blocks_of(w.t.p, SIDE), GRID_MAX, [&](uint64_t first, unsigned n) {
+		w.t.first = first;
+		launch_kernel(simt_large, {dim3(n), dim3(BLOCK), MEMORY_BYTES}, cuda_stream(launch), w);
+	});
 	*ret_status = cuda_launch_status();
 	return true;
 }

@@ -278,12 +278,11 @@ template <class T, unsigned OPS> int launch_products(work<OPS> w, cudaStream_t s
 	    small<T, true, true, false, OPS>,   small<T, true, true, true, OPS>};
 	access how = access_of(w.t.p, PIECE);
 	void (*kernel)(work<OPS>) = kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors];
-	uint64_t blocks = blocks_of(w.t.p, SIDE);
 
-	for (w.t.first = 0; w.t.first < blocks; w.t.first += GRID_MAX) {
-		uint64_t n = blocks - w.t.first < GRID_MAX ? blocks - w.t.first : GRID_MAX;
-		launch_kernel(kernel, {dim3((unsigned)n), dim3(BLOCK_THREADS), SHARED_BYTES}, stream, w);
-	}
+	launch_tiles(blocks_of(w.t.p, SIDE), GRID_MAX, [&](uint64_t first, unsigned n) {
+		w.t.first = first;
+		launch_kernel(kernel, {dim3(n), dim3(BLOCK_THREADS), SHARED_BYTES}, stream, w);
+	});
 	return cuda_launch_status();
 }
 

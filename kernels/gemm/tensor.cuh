@@ -23,7 +23,8 @@
 #include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "gemm/map.cuh"
-#include "gemm/ring.cuh"
+#include "gemm/pipeline.cuh"
+#include "gemm/scheduler.cuh"
 
 namespace
 {
@@ -50,7 +51,7 @@ enum class cut_name { WIDE, LONE, MIDDLE, SQUARE, NARROW };
 /* How C is cut: a block has 128 rows for each of its WAVES, and COLS columns. Of a cluster's blocks those
  * BESIDE each other have the same rows, and each brings its part of A's tile for all; those BELOW each other
  * have the same columns, and share B's; or a cluster's blocks, SPLITS at most, have the same tile, and a part
- * of K each. BAND: see place_of(). NAME: how long a tile of K takes. DEFERS: see outbox. */
+ * of K each. BAND: see scheduler.cuh. NAME: how long a tile of K takes. DEFERS: see outbox. */
 template <int WAVES_, int COLS_, int BESIDE_, int BELOW_, int STAGES_, int SLOTS_, int BAND_, cut_name NAME_,
           bool DEFERS_ = false, int SPLITS_ = 1>
 struct cut {
@@ -113,21 +114,14 @@ struct place {
 	unsigned batch, row, col;
 };
 
-/*
- * Where this block's tile begins. Bands of BAND clusters' rows, in each column by column, so that what runs at
- * the same time is near a square of C: the smallest share of A and B, which it then finds in L2.
- */
+/* Where this block's tile begins, of the cluster's tiles number i. */
 template <class CUT> __device__ __forceinline__ place place_of(const work &w, unsigned i)
 {
-	unsigned batch = i / (w.row_tiles * w.col_tiles);
 	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
+	tile_number<unsigned> tile = tile_of_number<CUT::BAND>(i, w.row_tiles, w.col_tiles);
 
-	i -= batch * w.row_tiles * w.col_tiles;
-	unsigned band = i / (CUT::BAND * w.col_tiles) * CUT::BAND;
-	unsigned height = min(w.row_tiles - band, (unsigned)CUT::BAND);
-	i -= band * w.col_tiles;
-	return {batch, ((band + i % height) * CUT::BELOW + rank % CUT::BELOW) * CUT::ROWS,
-	        (i / height * CUT::BESIDE + rank % CUT::BESIDE) * CUT::COLS};
+	return {tile.batch, (tile.row * CUT::BELOW + rank % CUT::BELOW) * CUT::ROWS,
+	        (tile.col * CUT::BESIDE + rank % CUT::BESIDE) * CUT::COLS};
 }
 
 /* This block's tiles of K. */
@@ -140,7 +134,7 @@ template <class CUT> __device__ __forceinline__ span span_of(const work &w)
 	if (CUT::SPLITS == 1)
 		return {0, w.k_tiles};
 	unsigned part = hopper::cluster_rank();
-	return {w.k_tiles * part / w.parts, w.k_tiles * (part + 1) / w.parts};
+	return {part_begin(w.k_tiles, part, w.parts), part_begin(w.k_tiles, part + 1, w.parts)};
 }
 
 /* ---- Bringing ---- */
@@ -172,14 +166,14 @@ __device__ __forceinline__ void fetch(uint32_t to, const CUtensorMap *map, unsig
 }
 
 /* One thread. */
-template <class F> __device__ __forceinline__ void produce(const work &w, ring<typename F::CUT> r)
+template <class F> __device__ __forceinline__ void produce(const work &w, pipeline<typename F::CUT> r)
 {
 	using CUT = typename F::CUT;
 	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0, blocks = cluster_blocks<CUT>(w);
 	span span = span_of<CUT>(w);
 
-	for (unsigned i = blockIdx.x / blocks; i < w.tiles; i += gridDim.x / blocks) {
-		place at = place_of<CUT>(w, i);
+	for (tile_walk<unsigned> walk(blocks); walk.tile < w.tiles; walk.step()) {
+		place at = place_of<CUT>(w, walk.tile);
 #pragma unroll 1
 		for (unsigned k = span.begin; k < span.end; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);
@@ -310,10 +304,10 @@ __device__ __forceinline__ void multiply_tile(wave_sums<F> &sums, const float (&
  * them.
  */
 template <class F, class MEANWHILE>
-__device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring<typename F::CUT> &r,
-                                                        int consumer, unsigned k_tiles, MEANWHILE meanwhile)
+__device__ __forceinline__ pipeline<typename F::CUT> add_up(wave_sums<F> &sums, pipeline<typename F::CUT> &r,
+                                                            int consumer, unsigned k_tiles, MEANWHILE meanwhile)
 {
-	ring<typename F::CUT> last = r;
+	pipeline<typename F::CUT> last = r;
 
 #pragma unroll 1
 	for (unsigned k = 0; k < k_tiles; k++, r.step()) {
@@ -334,10 +328,10 @@ __device__ __forceinline__ ring<typename F::CUT> add_up(wave_sums<F> &sums, ring
 
 /* The same with A by registers, which are loaded for the next tile while the products of one are under way. */
 template <class F>
-__device__ __forceinline__ ring<typename F::CUT>
-add_up_by_registers(wave_sums<F> &sums, ring<typename F::CUT> &r, int consumer, unsigned k_tiles)
+__device__ __forceinline__ pipeline<typename F::CUT>
+add_up_by_registers(wave_sums<F> &sums, pipeline<typename F::CUT> &r, int consumer, unsigned k_tiles)
 {
-	ring<typename F::CUT> last = r;
+	pipeline<typename F::CUT> last = r;
 	float now[STEPS][4], next[STEPS][4] = {};
 
 	hopper::barrier_wait(r.full(), r.parity);
@@ -664,7 +658,7 @@ template <class F> struct outbox {
 };
 
 /* A stage that is free for results as this is the block's last tile, once it is. */
-template <class F> __device__ __forceinline__ uint32_t free_stage(const ring<typename F::CUT> &r)
+template <class F> __device__ __forceinline__ uint32_t free_stage(const pipeline<typename F::CUT> &r)
 {
 	static_assert(F::CHUNKS_MORE * CONSUMERS * WAVE_ROWS * LINE_BYTES <= F::CUT::STAGE_BYTES);
 
@@ -674,19 +668,19 @@ template <class F> __device__ __forceinline__ uint32_t free_stage(const ring<typ
 
 /* A consumer's part of the block's tiles. */
 template <class F>
-__device__ __forceinline__ void consume_deferring(const work &w, ring<typename F::CUT> r, uint32_t slots,
+__device__ __forceinline__ void consume_deferring(const work &w, pipeline<typename F::CUT> r, uint32_t slots,
                                                   int consumer)
 {
 	using CUT = typename F::CUT;
 	wave_sums<F> sums = {};
 	outbox<F> box;
 
-	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
-		ring<CUT> last = add_up<F>(sums, r, consumer, w.k_tiles,
-		                           [&](unsigned k) { box.send(w, consumer, slots, k, k + 1); });
+	for (tile_walk<unsigned> walk(CUT::SHARERS); walk.tile < w.tiles; walk.step()) {
+		pipeline<CUT> last = add_up<F>(sums, r, consumer, w.k_tiles,
+		                               [&](unsigned k) { box.send(w, consumer, slots, k, k + 1); });
 		box.send(w, consumer, slots, w.k_tiles, F::CHUNKS);
-		place tile = place_of<CUT>(w, i);
-		bool over = i + gridDim.x / CUT::SHARERS >= w.tiles;
+		place tile = place_of<CUT>(w, walk.tile);
+		bool over = walk.is_last_of(w.tiles);
 		hopper::products_wait();
 		settle<F>(sums);
 		release(last);
@@ -702,10 +696,10 @@ __device__ __forceinline__ void consume_deferring(const work &w, ring<typename F
 
 /* A consumer's sums of so many tiles of K, whose stages are free then. */
 template <class F>
-__device__ __forceinline__ void sum_up(wave_sums<F> &sums, ring<typename F::CUT> &r, int consumer,
+__device__ __forceinline__ void sum_up(wave_sums<F> &sums, pipeline<typename F::CUT> &r, int consumer,
                                        unsigned k_tiles)
 {
-	ring<typename F::CUT> last = r;
+	pipeline<typename F::CUT> last = r;
 
 	if constexpr (F::A_BY_REGISTERS)
 		last = add_up_by_registers<F>(sums, r, consumer, k_tiles);
@@ -718,17 +712,18 @@ __device__ __forceinline__ void sum_up(wave_sums<F> &sums, ring<typename F::CUT>
 
 /* As consume_deferring(), with all results written before the next tile's products. */
 template <class F>
-__device__ __forceinline__ void consume(const work &w, ring<typename F::CUT> r, uint32_t slots, int consumer)
+__device__ __forceinline__ void consume(const work &w, pipeline<typename F::CUT> r, uint32_t slots,
+                                        int consumer)
 {
 	using CUT = typename F::CUT;
 	wave_sums<F> sums = {};
 
-	for (unsigned i = blockIdx.x / CUT::SHARERS; i < w.tiles; i += gridDim.x / CUT::SHARERS) {
+	for (tile_walk<unsigned> walk(CUT::SHARERS); walk.tile < w.tiles; walk.step()) {
 		way way = {slots, 0};
 		sum_up<F>(sums, r, consumer, w.k_tiles);
 		if constexpr (F::E != element::TF32)
-			way.stage = i + gridDim.x / CUT::SHARERS >= w.tiles ? free_stage<F>(r) : 0;
-		write_sums<F>(w, place_of<CUT>(w, i), consumer, way, sums);
+			way.stage = walk.is_last_of(w.tiles) ? free_stage<F>(r) : 0;
+		write_sums<F>(w, place_of<CUT>(w, walk.tile), consumer, way, sums);
 	}
 	hopper::stores_await_read<0>();
 }
@@ -755,7 +750,7 @@ __device__ __forceinline__ void store_group(const work &w, const place &tile, in
 
 /* A consumer's part of the cluster's tile. Each block adds up some of its columns. */
 template <class F>
-__device__ __forceinline__ void consume_mapped(const work &w, ring<typename F::CUT> r, int consumer)
+__device__ __forceinline__ void consume_mapped(const work &w, pipeline<typename F::CUT> r, int consumer)
 {
 	static_assert(F::CUT::WAVES == 1);
 	place tile = place_of<typename F::CUT>(w, blockIdx.x / w.parts);
@@ -782,7 +777,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multiply_mapped(const __gr
 	using CUT = typename F::CUT;
 	extern __shared__ char shared[];
 	uint32_t slots = (hopper::shared_address(shared) + 1023) & ~1023u;
-	ring<CUT> r(slots + CUT::SLOTS_BYTES);
+	pipeline<CUT> r(slots + CUT::SLOTS_BYTES);
 	/* Of its first thread, so that the compiler sees that it is the same for a warp. */
 	int warpgroup = __shfl_sync(0xffffffff, threadIdx.x / WARPGROUP, 0);
 

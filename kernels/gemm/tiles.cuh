@@ -10,6 +10,7 @@
 
 #include "common/together.cuh"
 #include "gemm/problem.h"
+#include "gemm/scheduler.cuh"
 
 namespace
 {
@@ -23,8 +24,6 @@ struct gemm_task {
 	uint64_t first;
 };
 
-constexpr uint64_t GRID_MAX = 0x7fffffff;
-
 inline uint64_t blocks_of(const gemm_problem &p, int edge)
 {
 	return p.batch * ((p.m + edge - 1) / edge) * ((p.n + edge - 1) / edge);
@@ -33,13 +32,12 @@ inline uint64_t blocks_of(const gemm_problem &p, int edge)
 /* One CUDA block for each edge × edge block of C. */
 inline int launch_blocks(void (*kernel)(gemm_task), gemm_task t, int edge, dim3 threads, cudaStream_t stream)
 {
-	uint64_t blocks = blocks_of(t.p, edge);
+	launch_tiles(blocks_of(t.p, edge), GRID_MAX, [&](uint64_t first, unsigned n) {
+		cudaLaunchConfig_t config = {dim3(n), threads, 0, stream, NULL, 0};
 
-	for (t.first = 0; t.first < blocks; t.first += GRID_MAX) {
-		uint64_t n = blocks - t.first < GRID_MAX ? blocks - t.first : GRID_MAX;
-		cudaLaunchConfig_t config = {dim3((unsigned)n), threads, 0, stream, NULL, 0};
+		t.first = first;
 		cudaLaunchKernelEx(&config, kernel, t);
-	}
+	});
 	return cuda_launch_status();
 }
 
@@ -97,20 +95,14 @@ template <int SIDE> __device__ __forceinline__ int rest_of(uint64_t extent, uint
 	return extent - begin < SIDE ? (int)(extent - begin) : SIDE;
 }
 
-/*
- * Blocks of SIDE × SIDE of C, in bands of BAND rows of blocks, column by column inside a band: blocks that run
- * at the same time share tiles of A and of B in L2. BAND 1: row by row.
- */
+/* The block of SIDE × SIDE of C that has this number. */
 template <int SIDE, int BAND> __device__ place place_of_block(const gemm_task &t, uint64_t block)
 {
 	uint64_t rows = (t.p.m + SIDE - 1) / SIDE, cols = (t.p.n + SIDE - 1) / SIDE;
-	uint64_t batch = block / (rows * cols);
+	tile_number<uint64_t> tile = tile_of_number<BAND>(block, rows, cols);
+	uint64_t row = tile.row * SIDE, col = tile.col * SIDE;
 
-	block -= batch * rows * cols;
-	uint64_t band = block / (BAND * cols) * BAND, height = rows - band < BAND ? rows - band : BAND;
-	block -= band * cols;
-	uint64_t row = (band + block % height) * SIDE, col = block / height * SIDE;
-	return {batch, row, col, rest_of<SIDE>(t.p.m, row), rest_of<SIDE>(t.p.n, col)};
+	return {tile.batch, row, col, rest_of<SIDE>(t.p.m, row), rest_of<SIDE>(t.p.n, col)};
 }
 
 /* The one of this CUDA block, where each has one. */
