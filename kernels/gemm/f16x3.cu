@@ -188,8 +188,7 @@ product product_of(const workspace_layout &layout, const op_args *args)
 	product p = {};
 
 	p.c = layout.p.c;
-	p.alpha = (float)args->params.gemm.alpha;
-	p.beta = (float)args->params.gemm.beta;
+	p.to_c = epilogue_of<float>(args);
 	p.c_pairs = p.c.col == 1 && p.c.row % 2 == 0 && p.c.batch % 2 == 0 && (uintptr_t)p.c.data % 8 == 0;
 	p.m = layout.p.m;
 	p.n = layout.p.n;

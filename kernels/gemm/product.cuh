@@ -27,7 +27,7 @@ constexpr int STAGE_BUDGET = 216 * 1024;
 
 struct product {
 	gemm_operand c;
-	float alpha, beta;
+	epilogue<float> to_c;
 	bool c_pairs; /* columns 2i and 2i + 1 of C are one aligned float2 */
 	uint64_t m, n, row_tiles, col_tiles, tiles;
 	uint64_t k_tiles;
@@ -217,12 +217,6 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[WAVE_SUMS], const t
 	hopper::settle(sums);
 }
 
-__device__ __forceinline__ void write_one(const product &p, float *to, float value)
-{
-	value *= p.alpha;
-	*to = p.beta != 0 ? fmaf(p.beta, *to, value) : value;
-}
-
 /* Where a thread's sums of one wave lie in C: rows `row` and row + 8, pairs of columns from `col` on, 8 apart.
  */
 struct wave_place {
@@ -245,10 +239,11 @@ __device__ __forceinline__ void write_pairs(const product &p, const wave_place &
 		old[j] = c[j * 4];
 #pragma unroll
 	for (int j = 0; j < PAIRS; j++) {
-		float2 v = make_float2(sums[j * 4 + half * 2] * (a_scale * b_scale[j * 2]) * p.alpha,
-		                       sums[j * 4 + half * 2 + 1] * (a_scale * b_scale[j * 2 + 1]) * p.alpha);
+		const float *s = &sums[j * 4 + half * 2];
+		float2 v = make_float2(p.to_c.scale(s[0] * (a_scale * b_scale[j * 2])),
+		                       p.to_c.scale(s[1] * (a_scale * b_scale[j * 2 + 1])));
 		if (KEEPS)
-			v.x = fmaf(p.beta, old[j].x, v.x), v.y = fmaf(p.beta, old[j].y, v.y);
+			v.x = p.to_c.add_old(v.x, old[j].x), v.y = p.to_c.add_old(v.y, old[j].y);
 		c[j * 4] = v;
 	}
 }
@@ -263,8 +258,8 @@ __device__ __forceinline__ void write_singly(const product &p, const wave_place 
 	for (int j = 0; j < SUMS / 2; j++) {
 		int col = j / 2 * 8 + j % 2;
 		if (at.col + col < p.n)
-			write_one(p, at.c + half * 8 * p.c.row + col * p.c.col,
-			          sums[j / 2 * 4 + half * 2 + j % 2] * (a_scale * b_scale[j]));
+			p.to_c.store(at.c + half * 8 * p.c.row + col * p.c.col,
+			             sums[j / 2 * 4 + half * 2 + j % 2] * (a_scale * b_scale[j]));
 	}
 }
 
@@ -285,16 +280,14 @@ __device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, 
 		    -scale_of<typename CUT::FORMAT>(p.b_largest[batch * p.b_batch + col + j / 2 * 8 + j % 2]));
 #pragma unroll
 	for (int w = 0; w < WAVES; w++, row += WAVE_LINES) {
-		wave_place at = {row, col,
-		                 (float *)batch_data(p.c, batch) + (int64_t)row * p.c.row +
-		                     (int64_t)col * p.c.col};
+		wave_place at = {row, col, element_at<float>(p.c, batch, row, col)};
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
 			float a_scale = power_of_two(
 			    -scale_of<typename CUT::FORMAT>(p.a_largest[batch * p.a_batch + row + half * 8]));
 			if (!pairs)
 				write_singly(p, at, sums[w], b_scale, a_scale, half);
-			else if (p.beta != 0)
+			else if (p.to_c.keeps_old())
 				write_pairs<true>(p, at, sums[w], b_scale, a_scale, half);
 			else
 				write_pairs<false>(p, at, sums[w], b_scale, a_scale, half);

@@ -110,28 +110,6 @@ __device__ __forceinline__ void load_block(uint32_t (&pairs)[4], uint32_t tile, 
 
 #endif
 
-template <class Out> struct alignas(2 * sizeof(Out)) pair_of {
-	Out x, y;
-};
-
-/* to: two columns of C, `there` of which exist. */
-template <class Out>
-__device__ __forceinline__ void write_two(const gemm_task &t, Out *to, int there, float x, float y)
-{
-	auto scaled = [&](float sum, const Out &old) {
-		return (Out)(t.beta != 0 ? fmaf(t.beta, (float)old, t.alpha * sum) : t.alpha * sum);
-	};
-
-	if (t.c_vectors && there > 0) {
-		pair_of<Out> *both = (pair_of<Out> *)to;
-		*both = {scaled(x, both->x), scaled(y, both->y)};
-	} else if (there > 0) {
-		*to = scaled(x, *to);
-		if (there > 1)
-			to[t.p.c.col] = scaled(y, to[t.p.c.col]);
-	}
-}
-
 /* Of a warp: its sums, and where they begin in the block. */
 template <class Out>
 __device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, Out *c, int row, int col,
@@ -148,8 +126,8 @@ __device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, 
 			int r = row + lane / 4 + i * 4, first = col + half * 8 + lane % 4 * 2;
 
 			if (r < at.rows)
-				write_two(t, c + r * o.row + first * o.col, at.cols - first, sums[half][i],
-				          sums[half][i + 1]);
+				t.to_c.store_columns<2>(c + r * o.row + first * o.col, o.col, at.cols - first,
+				                        t.c_vectors, &sums[half][i]);
 		}
 }
 

@@ -22,6 +22,7 @@
 #include "common/hopper/shared.cuh"
 #include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
+#include "gemm/epilogue.cuh"
 #include "gemm/map.cuh"
 #include "gemm/pipeline.cuh"
 #include "gemm/scheduler.cuh"
@@ -95,7 +96,7 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 struct work {
 	CUtensorMap a, b, c;
 	gemm_operand c_at; /* where `c` is, for single elements */
-	float alpha, beta;
+	epilogue<float> to_c;
 	unsigned m, n, k_tiles;
 	unsigned row_tiles, col_tiles, tiles; /* those of a cluster counted as one */
 	unsigned a_batch, b_batch;            /* 0: one matrix serves all */
@@ -365,35 +366,6 @@ template <class F> __device__ __forceinline__ void team_sync(const lane_place<F>
 		hopper::threads_sync<F::TEAM * 32>(1 + consumer * (WARPGROUP / 32 / F::TEAM) + me.team());
 }
 
-__device__ __forceinline__ float2 load_pair(const float *c)
-{
-	return *(const float2 *)c;
-}
-
-__device__ __forceinline__ float2 load_pair(const __half *c)
-{
-	return __half22float2(*(const __half2 *)c);
-}
-
-__device__ __forceinline__ float2 load_pair(const __nv_bfloat16 *c)
-{
-	return __bfloat1622float2(*(const __nv_bfloat162 *)c);
-}
-
-__device__ __forceinline__ uint32_t pack(const __half *, float x, float y)
-{
-	__half2 pair = __floats2half2_rn(x, y);
-
-	return *(const uint32_t *)&pair;
-}
-
-__device__ __forceinline__ uint32_t pack(const __nv_bfloat16 *, float x, float y)
-{
-	__nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
-
-	return *(const uint32_t *)&pair;
-}
-
 /* What there was in columns col and col + 1 of C, from c on. WHOLE: they exist. */
 template <class F, bool WHOLE>
 __device__ __forceinline__ float2 old_pair(const work &w, const typename F::type *c, unsigned row, unsigned col)
@@ -414,7 +386,6 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
                                         const lane_place<F> &me, float (&values)[VALUES])
 {
 	constexpr int PAIRS = VALUES / 2, AT_ONCE = PAIRS < 8 ? PAIRS : 8;
-	const typename F::type *c = (const typename F::type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
 
 #pragma unroll
 	for (int pair = 0; pair < PAIRS; pair += AT_ONCE) {
@@ -422,14 +393,14 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
 #pragma unroll
 		for (int i = 0; i < AT_ONCE; i++) {
 			unsigned r = row + me.row(i % 2), first = col + (pair + i) / 2 * 8 + me.col();
-			const typename F::type *at = c + (int64_t)r * w.c_at.row + (int64_t)first * w.c_at.col;
+			const auto *at = element_at<typename F::type>(w.c_at, batch, r, first);
 			old[i] = old_pair<F, WHOLE>(w, at, r, first);
 		}
 #pragma unroll
 		for (int i = 0; i < AT_ONCE; i++) {
 			float *v = values + (pair + i) * 2;
-			v[0] = fmaf(w.beta, old[i].x, v[0]);
-			v[1] = fmaf(w.beta, old[i].y, v[1]);
+			v[0] = w.to_c.add_old(v[0], old[i].x);
+			v[1] = w.to_c.add_old(v[1], old[i].y);
 		}
 	}
 }
@@ -445,7 +416,7 @@ __device__ __forceinline__ void pack_chunk(const float (&v)[F::CHUNK / 2], uint3
 		if constexpr (F::E == element::TF32)
 			words[i] = __float_as_uint(v[i]);
 		else
-			words[i] = pack(type, v[2 * i], v[2 * i + 1]);
+			words[i] = pack_pair(type, v[2 * i], v[2 * i + 1]);
 }
 
 /* The team's chunk as 128-byte lines in swizzled order, which the tensor map of C undoes. */
@@ -498,13 +469,12 @@ __device__ __forceinline__ void store_values(const work &w, unsigned batch, unsi
                                              const lane_place<F> &me, const float (&v)[VALUES])
 {
 	using type = typename F::type;
-	type *c = (type *)w.c_at.data + (int64_t)batch * w.c_at.batch;
 
 #pragma unroll
 	for (int i = 0; i < VALUES; i++) {
 		unsigned r = row + me.row(i / 2 % 2), at = col + i / 4 * 8 + me.col() + i % 2;
 		if (r < w.m && at < w.n)
-			c[(int64_t)r * w.c_at.row + (int64_t)at * w.c_at.col] = (type)v[i];
+			*element_at<type>(w.c_at, batch, r, at) = (type)v[i];
 	}
 }
 
@@ -530,10 +500,10 @@ __device__ __forceinline__ bool finish_chunk(const work &w, const place &at, con
 		return false;
 #pragma unroll
 	for (int j = 0; j < F::CHUNK / 2; j++)
-		values[j] = w.alpha * sums[j];
-	if (w.beta != 0 && at.row + F::TEAM * WARP_ROWS <= w.m && at.col + F::CHUNK <= w.n)
+		values[j] = w.to_c.scale(sums[j]);
+	if (w.to_c.keeps_old() && at.row + F::TEAM * WARP_ROWS <= w.m && at.col + F::CHUNK <= w.n)
 		add_old<F, true>(w, at.batch, at.row, at.col, me, values);
-	else if (w.beta != 0)
+	else if (w.to_c.keeps_old())
 		add_old<F, false>(w, at.batch, at.row, at.col, me, values);
 	pack_chunk<F>(values, words);
 	if (has_ragged_end<F>(w, at.row, at.col)) {
@@ -616,7 +586,7 @@ template <class F> struct outbox {
 
 	__device__ __forceinline__ static bool takes(const work &w, const place &tile)
 	{
-		return w.beta == 0 && !has_ragged_end<F>(w, tile.row, tile.col + CUT::COLS - F::CHUNK);
+		return !w.to_c.keeps_old() && !has_ragged_end<F>(w, tile.row, tile.col + CUT::COLS - F::CHUNK);
 	}
 	__device__ __forceinline__ void take(const work &w, const place &at, const wave_sums<F> &sums)
 	{
@@ -627,8 +597,8 @@ template <class F> struct outbox {
 			float values[F::CHUNK / 2];
 #pragma unroll
 			for (int j = 0; j < F::CHUNK / 2; j++)
-				values[j] =
-				    w.alpha * sums[n / F::WAVE_CHUNKS][n % F::WAVE_CHUNKS * (F::CHUNK / 2) + j];
+				values[j] = w.to_c.scale(
+				    sums[n / F::WAVE_CHUNKS][n % F::WAVE_CHUNKS * (F::CHUNK / 2) + j]);
 			pack_chunk<F>(values, words[n]);
 		}
 	}
@@ -738,12 +708,13 @@ template <class F>
 __device__ __forceinline__ void store_group(const work &w, const place &tile, int consumer, unsigned group,
                                             float4 sums)
 {
-	float values[4] = {w.alpha * sums.x, w.alpha * sums.y, w.alpha * sums.z, w.alpha * sums.w};
+	float values[4] = {w.to_c.scale(sums.x), w.to_c.scale(sums.y), w.to_c.scale(sums.z),
+	                   w.to_c.scale(sums.w)};
 	place at = chunk_at<F>(tile, consumer, 0);
 	unsigned col = at.col + group * 8;
 	lane_place<F> me;
 
-	if (w.beta != 0)
+	if (w.to_c.keeps_old())
 		add_old<F, false>(w, at.batch, at.row, col, me, values);
 	store_values<F>(w, at.batch, at.row, col, me, values);
 }

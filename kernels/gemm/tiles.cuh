@@ -9,6 +9,7 @@
 #define KOPS_KERNELS_GEMM_TILES_H
 
 #include "common/together.cuh"
+#include "gemm/epilogue.cuh"
 #include "gemm/problem.h"
 #include "gemm/scheduler.cuh"
 
@@ -18,7 +19,7 @@ namespace
 /* What a kernel gets: the product, and the first of this launch's blocks of C. */
 struct gemm_task {
 	gemm_problem p;
-	float alpha, beta;
+	epilogue<float> to_c;
 	bool
 	    c_vectors; /* lines of C are aligned pieces of 16 bytes: of f32, columns 4i … 4i + 3 are a float4 */
 	uint64_t first;
@@ -55,12 +56,9 @@ inline gemm_task gemm_task_of(const op_args *args)
 	gemm_task t = {};
 
 	t.p = gemm_by_rows(&given);
-	t.alpha = (float)args->params.gemm.alpha;
-	t.beta = (float)args->params.gemm.beta;
-	if (!gemm_has_product(args)) {
+	t.to_c = epilogue_of<float>(args);
+	if (!gemm_has_product(args))
 		t.p.k = 0;
-		t.alpha = 0;
-	}
 	t.c_vectors =
 	    has_vectors(t.p.c, t.p.c.col, t.p.c.row, t.p.n, 16 / (int)dtype_size(args->views[2].dtype));
 	return t;
@@ -119,14 +117,7 @@ __device__ __forceinline__ const float *batch_data(const gemm_operand &o, uint64
 /* The first element of the block in C. */
 __device__ __forceinline__ float *block_of_c(const gemm_task &t, const place &at)
 {
-	return (float *)batch_data(t.p.c, at.batch) + (int64_t)at.row * t.p.c.row + (int64_t)at.col * t.p.c.col;
-}
-
-__device__ __forceinline__ void write_c(const gemm_task &t, float *c, float sum)
-{
-	float value = t.alpha * sum;
-
-	*c = t.beta != 0 ? fmaf(t.beta, *c, value) : value;
+	return element_at<float>(t.p.c, at.batch, at.row, at.col);
 }
 
 /* ---- Blocks of 128 × 128, 256 threads, 8 × 8 sums per thread ---- */
@@ -254,20 +245,7 @@ __device__ __forceinline__ void add_line(float (&sums)[SUMS][SUMS], const float 
 /* to: four columns of C, `there` of which exist. */
 __device__ __forceinline__ void write_four(const gemm_task &t, float *to, int there, const float *sums)
 {
-	if (t.c_vectors && there > 0) {
-		float v[4] = {};
-		if (t.beta != 0)
-			load_four(v, to);
-#pragma unroll
-		for (int j = 0; j < 4; j++)
-			v[j] = t.beta != 0 ? fmaf(t.beta, v[j], t.alpha * sums[j]) : t.alpha * sums[j];
-		*(float4 *)to = make_float4(v[0], v[1], v[2], v[3]);
-	} else if (!t.c_vectors) {
-#pragma unroll
-		for (int j = 0; j < 4; j++)
-			if (j < there)
-				write_c(t, to + j * t.p.c.col, sums[j]);
-	}
+	t.to_c.store_columns<4>(to, t.p.c.col, there, t.c_vectors, sums);
 }
 
 /*

@@ -198,8 +198,7 @@ work work_of(const mapped_product &mapped, const op_args *args)
 	work w = {};
 
 	w.c_at = p.c;
-	w.alpha = (float)args->params.gemm.alpha;
-	w.beta = (float)args->params.gemm.beta;
+	w.to_c = epilogue_of<float>(args);
 	w.m = (unsigned)p.m;
 	w.n = (unsigned)p.n;
 	w.k_tiles = ((unsigned)p.k + depth - 1) / depth;

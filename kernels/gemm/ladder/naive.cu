@@ -6,10 +6,7 @@
  *          operands from global memory; any                    per FMA                 4096² 6.3, 16384² 4.7
  *          strides, every dtype
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "gemm/problem.h"
+#include "gemm/epilogue.cuh"
 
 namespace
 {
@@ -62,9 +59,10 @@ __device__ Sum dot(const gemm_problem &p, uint64_t batch, uint64_t row, uint64_t
 
 /* Out: T, or f32 for what a part of an op hands on. */
 template <typename T, typename Out>
-__global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, double alpha, double beta)
+__global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, epilogue<double> given)
 {
 	typedef typename sum_of<T>::type Sum;
+	epilogue<Sum> to_c = {(Sum)given.alpha, (Sum)given.beta};
 	uint64_t col = (uint64_t)blockIdx.x * TILE_N + threadIdx.x;
 	uint64_t row0 = (uint64_t)blockIdx.y * TILE_M + threadIdx.y, row_step = (uint64_t)gridDim.y * TILE_M;
 
@@ -72,20 +70,14 @@ __global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, double a
 		return;
 	for (uint64_t batch = blockIdx.z; batch < p.batch; batch += gridDim.z) {
 		for (uint64_t row = row0; row < p.m; row += row_step) {
-			Out *c = (Out *)p.c.data + (int64_t)batch * p.c.batch + (int64_t)row * p.c.row +
-			         (int64_t)col * p.c.col;
-			Sum value = 0;
+			Sum sum = to_c.alpha != 0 ? dot<T, Sum>(p, batch, row, col) : 0;
 
-			if (alpha != 0)
-				value = (Sum)alpha * dot<T, Sum>(p, batch, row, col);
-			if (beta != 0)
-				value = fma((Sum)beta, widen(*c), value);
-			*c = (Out)value;
+			to_c.store(element_at<Out>(p.c, batch, row, col), sum);
 		}
 	}
 }
 
-typedef void (*naive_kernel)(gemm_problem p, double alpha, double beta);
+typedef void (*naive_kernel)(gemm_problem p, epilogue<double> given);
 
 naive_kernel kernel_for(kops_dtype inputs, kops_dtype output)
 {
@@ -113,12 +105,12 @@ unsigned grid_of(uint64_t n)
 extern "C" CUDA_LAUNCH(gemm_naive)
 {
 	gemm_problem p = gemm_problem_of(args);
-	double alpha = gemm_has_product(args) ? args->params.gemm.alpha : 0, beta = args->params.gemm.beta;
 	cudaStream_t stream = cuda_stream(launch);
 	dim3 grid((unsigned)((p.n + TILE_N - 1) / TILE_N), grid_of((p.m + TILE_M - 1) / TILE_M),
 	          grid_of(p.batch));
 	dim3 block(TILE_N, TILE_M);
 
-	kernel_for(args->views[0].dtype, args->views[2].dtype)<<<grid, block, 0, stream>>>(p, alpha, beta);
+	kernel_for(args->views[0].dtype,
+	           args->views[2].dtype)<<<grid, block, 0, stream>>>(p, epilogue_of<double>(args));
 	return cuda_launch_status();
 }

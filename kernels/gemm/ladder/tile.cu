@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(BLOCK *BLOCK, CUDA_RESIDENT_THREADS / (BLOCK *
 		b += BLOCK * p.b.row;
 	}
 	if (y < at.rows && x < at.cols)
-		write_c(t, c, sum);
+		t.to_c.store(c, sum);
 }
 
 } // namespace
