@@ -123,7 +123,7 @@ static inline bool device_has_room(const struct device *device)
 	       (device->runs_out < info->depth && device->planned_us < info->depth_us);
 }
 
-/* Bytes of its memory without those of RESIDENT buffers. buffer.c admits new buffers up to that. */
+/* Bytes of its memory without those of RESIDENT buffers. resident.c admits new buffers up to that. */
 static inline uint64_t device_room_bytes(const struct device *device)
 {
 	return device->info->memory_bytes - device->stats.resident_bytes;

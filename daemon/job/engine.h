@@ -14,7 +14,7 @@
 #include "device/learned.h"
 #include "device/marks.h"
 #include "host_memory.h"
-#include "job/pool.h"
+#include "job/memory/pool.h"
 #include "share/account.h"
 #include "share/scheduler.h"
 #include "share/workers.h"
@@ -52,7 +52,7 @@ struct engine {
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
 	unsigned n_dropping;               /* dropped buffers that prepared jobs still hold */
-	/* For buffer_memory_is_ample(): memory is ample while less than this is mapped, as of the last look at
+	/* For engine_memory_is_ample(): memory is ample while less than this is mapped, as of the last look at
 	 * memory. */
 	uint64_t ample_bytes, looked_at_memory_ms;
 	bool memory_is_ample;
@@ -97,5 +97,14 @@ const struct device *engine_sick_device(const struct engine *engine);
 
 /* Returns true if any device has a job. */
 bool engine_has_jobs_out(const struct engine *engine);
+
+/*
+ * Returns true if memory is so plentiful, for all that is mapped, that no job needs to claim the pages that it
+ * reaches. Calls engine->memory_is_short() when it has just become scarce.
+ */
+bool engine_memory_is_ample(struct engine *engine);
+
+/* Counts memory that is about to be taken, until the next look at memory finds it gone. */
+void engine_take_memory(struct engine *engine, uint64_t bytes);
 
 #endif

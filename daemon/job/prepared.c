@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "host_memory.h"
-#include "job/buffer.h"
+#include "job/memory/buffer.h"
 #include "job/plan.h"
 
 #define TRIM_BYTES (1u << 20)

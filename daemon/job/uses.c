@@ -70,7 +70,7 @@ uint64_t uses_claim(struct uses *uses, bool pins)
  */
 static int claim_memory(struct uses *uses, struct engine *engine, bool pins, char why[WHY_BYTES])
 {
-	uint64_t more = buffer_memory_is_ample(engine) ? 0 : uses_claim(uses, pins);
+	uint64_t more = engine_memory_is_ample(engine) ? 0 : uses_claim(uses, pins);
 	int rc = more ? host_memory_check(more, why, WHY_BYTES) : 0;
 
 	if (rc < 0)

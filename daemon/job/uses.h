@@ -7,7 +7,7 @@
 #ifndef KOPS_USES_H
 #define KOPS_USES_H
 
-#include "job/buffer.h"
+#include "job/memory/buffer.h"
 
 struct buffer_use {
 	struct buffer *buffer; /* holds a reference */

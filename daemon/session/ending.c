@@ -5,7 +5,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/withdraw.h"
-#include "job/buffer.h"
+#include "job/memory/buffer.h"
 #include "job/prepared.h"
 #include "log.h"
 #include "session/request.h"

@@ -23,7 +23,7 @@ enum account_kind {
 
 struct kept_all;
 
-/* Lent memory that a user's clients may keep after their sessions: job/kept.h. */
+/* Lent memory that a user's clients may keep after their sessions: job/memory/kept.h. */
 struct user_kept {
 	struct kept_all *all;
 	struct list_link link;    /* in kept_all.users, while it keeps something */

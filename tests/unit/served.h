@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "config/load.h"
-#include "job/buffer.h"
+#include "job/memory/buffer.h"
 #include "job/prepared.h"
 #include "server.h"
 #include "session/ending.h"

@@ -2,7 +2,7 @@
 #ifndef KOPS_BUFFERS_H
 #define KOPS_BUFFERS_H
 
-#include "job/buffer.h"
+#include "job/memory/buffer.h"
 #include "session/verbs.h"
 
 /* Returns 0 if the session may have another buffer of this id and size. KOPS_E_INVALID, _EXISTS, _QUOTA with a

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "job/pool.h"
+#include "job/memory/pool.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)

@@ -83,7 +83,7 @@ static void imports_are_mapped(void **state)
 	memcpy(b->memory.host, "ours", 4);
 	assert_int_equal(user->buffers, 1);
 	assert_int_equal(user->bytes[ACCOUNT_MAPPED], 2 * SERVED_PAGE);
-	assert_int_equal(buffer_file_bytes(b), SERVED_PAGE + 1);
+	assert_int_equal(b->file_bytes, SERVED_PAGE + 1);
 	assert_int_equal(b->memory.missing_bytes, SERVED_PAGE);
 	buffer_unref(b);
 	served_until(user->buffers == 0);
@@ -258,7 +258,7 @@ static void lent_memory_is_zero_and_counts(void **state)
 	}
 	assert_int_equal(b->refs, 1);
 	assert_int_equal(user->bytes[ACCOUNT_MAPPED], pool_segment_bytes(SERVED_PAGE + 1));
-	assert_int_equal(buffer_file_bytes(b), pool_segment_bytes(SERVED_PAGE + 1));
+	assert_int_equal(b->file_bytes, pool_segment_bytes(SERVED_PAGE + 1));
 	is_zero(b->memory.host, SERVED_PAGE + 1);
 	b->gone = gone;
 	b->is_dropped = true;
@@ -377,15 +377,15 @@ static void memory_is_ample_up_to_a_limit(void **state)
 	n_short = 0;
 	e->looked_at_memory_ms = uv_now(&kopsd->loop);
 	e->ample_bytes = SERVED_PAGE;
-	assert_true(buffer_memory_is_ample(e));
+	assert_true(engine_memory_is_ample(e));
 	assert_int_equal(n_short, 0);
 	e->ample_bytes = SERVED_PAGE - 1;
-	assert_false(buffer_memory_is_ample(e));
+	assert_false(engine_memory_is_ample(e));
 	assert_int_equal(n_short, 1);
-	assert_false(buffer_memory_is_ample(e));
+	assert_false(engine_memory_is_ample(e));
 	assert_int_equal(n_short, 1);
 	e->looked_at_memory_ms -= 1000; /* so that it looks again */
-	assert_true(buffer_memory_is_ample(e));
+	assert_true(engine_memory_is_ample(e));
 	assert_true(e->ample_bytes > SERVED_PAGE);
 	e->memory_is_short = before;
 	buffer_unref(b);

@@ -18,7 +18,7 @@
 #include <uv.h>
 
 #include "device/driver.h"
-#include "job/segment.h"
+#include "job/memory/segment.h"
 #include "share/account.h"
 #include "share/workers.h"
 

@@ -1,4 +1,4 @@
-#include "job/kept.h"
+#include "job/memory/kept.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/timers.h"
-#include "job/segment.h"
+#include "job/memory/segment.h"
 
 /* A client that dies closes its files just after its connection; one that lives may keep them forever. */
 #define LOOK_FIRST_MS 10u
