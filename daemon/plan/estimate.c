@@ -166,7 +166,7 @@ static double pinned_bytes(const struct op_args *args, double *ret_largest)
 
 bool estimate_may_stream(const struct planner *p, const struct op_args *args)
 {
-	double largest, bytes = p->info.link_rate > 0 ? pinned_bytes(args, &largest) : 0;
+	double largest, bytes = pinned_bytes(args, &largest);
 
 	return bytes > 0 && bytes >= (double)p->info.stream_min_bytes && !op_is_empty(args) &&
 	       largest > (double)stage_direct_max_bytes(args, &p->info.direct);

@@ -14,8 +14,8 @@ void estimate_op(const struct planner *p, struct run_op *op, const struct op_arg
                  const struct op_args *before);
 
 /*
- * Returns whether a run of this op alone is worth streaming (stage.h): a device with memory of its own, and
- * operands in pinned memory that are too large to be used where they are. args: as its client sent it.
+ * Returns whether a run of this op alone may be worth streaming (stage.h), on a device with memory of its own:
+ * its operands in host memory are pinned, and too large to be used where they are. args: as its client sent it.
  */
 bool estimate_may_stream(const struct planner *p, const struct op_args *args);
 

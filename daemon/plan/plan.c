@@ -139,7 +139,7 @@ static int plan_op(const struct planner *p, struct run *run, unsigned i)
 		plan_args(p, &op->args, &staged);
 		args = &staged;
 	}
-	may_stream = run->n_ops == 1 && estimate_may_stream(p, &op->args);
+	may_stream = has_own_memory(p) && run->n_ops == 1 && estimate_may_stream(p, &op->args);
 	rc = choose_kernel(p, op, args, may_stream);
 	if (rc < 0) {
 		memcpy(run->error, op->why, WHY_BYTES);
