@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/invariant.h"
+#include "common/rules.h"
 
 #define ALIGNMENT 256u
 
@@ -201,6 +202,15 @@ static bool withdraw(struct stage *stage, unsigned i)
 	return had;
 }
 
+/* An input beside larger operands is read again for each of their pieces, which is too slow over the link. */
+static bool is_read_again(const struct op_args *args, unsigned v, uint64_t max_bytes)
+{
+	for (unsigned w = 0; w < args->op->n_operands && !op_is_output(args->op, v); w++)
+		if (rules_bytes(&args->views[w]) > (double)max_bytes)
+			return true;
+	return false;
+}
+
 /* A copy is direct if every use of it can do without an image. */
 static void decide_direct(struct stage *stage, const struct direct_limits *direct)
 {
@@ -215,7 +225,8 @@ static void decide_direct(struct stage *stage, const struct direct_limits *direc
 			struct stage_copy *copy = stage_copy_of(stage, i, v);
 
 			if (copy && !takes_host_view(stage, i, v) &&
-			    !is_near(copy, &stage_op(stage, i)->views[v], max_bytes))
+			    (!is_near(copy, &stage_op(stage, i)->views[v], max_bytes) ||
+			     is_read_again(stage_op(stage, i), v, max_bytes)))
 				copy->direct = false;
 		}
 	}

@@ -226,6 +226,22 @@ static void each_operand_is_moved_once(void **state)
 	expect_moves(&f, 2, 2);
 }
 
+/* In place, a small one would be read over the link again for each piece of the others. */
+static void a_small_operand_beside_large_ones_is_uploaded(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	set_up(&f, true);
+	add_sum(&f, line(0, 8, 1), line(8, 8, 0), line(16, 8, 1));
+	check(&f, 4 * sizeof(float));
+	assert_int_equal(uploads, 2);
+	set_up(&f, true);
+	add_sum(&f, line(0, 8, 1), line(8, 8, 0), line(16, 8, 1));
+	check(&f, 8 * sizeof(float));
+	assert_int_equal(uploads, 0);
+}
+
 static void what_is_overwritten_is_not_uploaded(void **state)
 {
 	struct fixture f;
@@ -295,6 +311,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(random_chains_are_right),
 	    cmocka_unit_test(each_operand_is_moved_once),
+	    cmocka_unit_test(a_small_operand_beside_large_ones_is_uploaded),
 	    cmocka_unit_test(what_is_overwritten_is_not_uploaded),
 	    cmocka_unit_test(views_of_the_same_elements_share_a_copy),
 	    cmocka_unit_test(what_overlaps_is_brought_up_to_date),
