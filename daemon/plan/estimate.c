@@ -264,6 +264,9 @@ void estimate_stream(const struct planner *p, struct run_op *op, const struct op
 {
 	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true) +
 	                  part_transfer_us(p, &op->args, ~0u, false);
+	struct op_cut coarse;
 
-	try_cuts(p, op, args, whole_us * GAIN);
+	/* A kernel that is for larger operands than these takes no finer parts either. */
+	if (op_cut_growing(args, 3, 1, &coarse) && kernel_takes_parts(op->kernel, args, &coarse))
+		try_cuts(p, op, args, whole_us * GAIN);
 }
