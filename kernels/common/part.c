@@ -21,6 +21,17 @@ static uint64_t extent_of(const struct op_args *args, int axis)
 	return args->views[output].shape[axes[output]];
 }
 
+/* The best axis with so many indices, else the longest. */
+static int axis_with(const struct op_args *args, uint64_t indices)
+{
+	int best = 0;
+
+	for (int axis = 1; axis < (int)args->op->n_part_axes; axis++)
+		if (extent_of(args, best) < indices && extent_of(args, axis) > extent_of(args, best))
+			best = axis;
+	return best;
+}
+
 /* ---- The tiles and parts of a cut ---- */
 
 static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, uint64_t n)
@@ -355,18 +366,6 @@ static double divided_bytes(const struct op_args *args, unsigned axis)
 	return bytes;
 }
 
-/* The best axis with so many indices, else the longest. */
-static unsigned first_to_grow(const struct op_args *args, unsigned wanted)
-{
-	unsigned best = 0;
-
-	for (unsigned axis = 1; axis < args->op->n_part_axes; axis++)
-		if (extent_of(args, (int)best) < wanted &&
-		    extent_of(args, (int)axis) > extent_of(args, (int)best))
-			best = axis;
-	return best;
-}
-
 /* Whether it divides some operand that the first does not, which the first part would else need all of. */
 static bool divides_more(const struct op_args *args, unsigned axis, unsigned first)
 {
@@ -395,7 +394,7 @@ static void cut_evenly(struct op_cut *cut, unsigned axis, uint64_t extent, doubl
 bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, struct op_cut *ret)
 {
 	const struct op *op = args->op;
-	unsigned first = op->n_part_axes > 0 ? first_to_grow(args, wanted) : 0;
+	unsigned first = op->n_part_axes > 0 ? (unsigned)axis_with(args, wanted) : 0;
 	double weight[PART_AXES_MAX], all = 0;
 
 	*ret = uncut;
@@ -478,11 +477,8 @@ static void cut_both_ways(struct cutting *c, double wanted)
 	               ? ceil((double)op->carried_bytes(c->args) / fmax((double)c->limits->carried_max, 1))
 	               : 1;
 	struct op_cut tiles;
-	int longest = 0;
+	int longest = axis_with(c->args, UINT64_MAX);
 
-	for (int axis = 1; axis < (int)op->n_part_axes; axis++)
-		if (extent_of(c->args, axis) > extent_of(c->args, longest))
-			longest = axis;
 	for (n = fmax(n, 2); n < wanted * 8 && !is_fine(c, &c->times) && cut_tiles(c->args, longest, n, &tiles);
 	     n *= 8)
 		cut_along(c, &tiles, CUT_STEPS);
