@@ -3,13 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_in_host_memory(const struct view *v)
-{
-	const struct memory *m = v->space;
-
-	return m && m->owner == NULL;
-}
-
 /*
  * Prefers a kernel that reads host memory in place, if there is one. Estimates assume operands in place, and
  * saving the copy gains more than kernels differ by.
@@ -20,7 +13,7 @@ static void prefer_in_place(const struct kernel_list *list, const struct op_args
 
 	*ret = (struct preference){.why = "reads host memory in place"};
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		is_host |= is_in_host_memory(&args->views[v]);
+		is_host |= view_is_in_host_memory(&args->views[v]);
 	for (size_t i = 0; is_host && i < list->n && ret->n < PREFERRED_MAX; i++)
 		if (list->kernels[i].once)
 			ret->kernels[ret->n++] = (uint8_t)i;

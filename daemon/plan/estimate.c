@@ -154,7 +154,7 @@ static double pinned_bytes(const struct op_args *args, double *ret_largest)
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		const struct memory *m = args->views[v].space;
 
-		if (!m || m->owner)
+		if (!view_is_in_host_memory(&args->views[v]))
 			continue;
 		if (__atomic_load_n(&m->pin, __ATOMIC_ACQUIRE) != MEMORY_PINNED)
 			return 0;
@@ -187,12 +187,10 @@ static double part_transfer_us(const struct planner *p, const struct op_args *pa
 {
 	double us = LINK_CALL_US;
 
-	for (unsigned v = 0; v < part->op->n_operands; v++) {
-		const struct memory *m = part->views[v].space;
-
-		if (m && !m->owner && news >> v & 1 && (up ? op_reads(part, v) : op_is_output(part->op, v)))
+	for (unsigned v = 0; v < part->op->n_operands; v++)
+		if (view_is_in_host_memory(&part->views[v]) && news >> v & 1 &&
+		    (up ? op_reads(part, v) : op_is_output(part->op, v)))
 			us += view_transfer_us(p, &part->views[v]);
-	}
 	return us;
 }
 
@@ -247,17 +245,16 @@ static double try_cut(const struct planner *p, struct run_op *op, const struct o
  * Plans are made while others wait, so few cuts are compared. Chunks of one axis are rows in memory, which are
  * transferred fastest; those of the other should have long pieces of rows, and so be fewer.
  */
-static double try_cuts(const struct planner *p, struct run_op *op, const struct op_args *args, double best_us)
+static void try_cuts(const struct planner *p, struct run_op *op, const struct op_args *args, double best_us)
 {
-	const double skew = 3;
-	double turned_us, us = try_cut(p, op, args, 6, skew, best_us);
-	bool is_turned;
+	const double rows_first = 3, columns_first = 1 / rows_first;
+	double us = try_cut(p, op, args, 6, rows_first, best_us);
+	double turned_us = try_cut(p, op, args, 6, columns_first, us);
+	double skew = turned_us < us ? columns_first : rows_first;
 
-	turned_us = try_cut(p, op, args, 6, 1 / skew, us);
-	is_turned = turned_us < us;
-	us = try_cut(p, op, args, 3, is_turned ? 1 / skew : skew, turned_us);
-	us = try_cut(p, op, args, 12, is_turned ? 1 / skew : skew, us);
-	return try_cut(p, op, args, 24, is_turned ? 1 / skew : skew, us);
+	us = try_cut(p, op, args, 3, skew, turned_us);
+	us = try_cut(p, op, args, 12, skew, us);
+	try_cut(p, op, args, 24, skew, us);
 }
 
 void estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)

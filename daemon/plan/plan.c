@@ -31,10 +31,9 @@ void plan_args(const struct planner *p, const struct op_args *args, struct op_ar
 {
 	*ret = *args;
 	for (unsigned v = 0; has_own_memory(p) && v < args->op->n_operands; v++) {
-		const struct memory *m = args->views[v].space;
 		struct layout layout;
 
-		if (!m || m->owner)
+		if (!view_is_in_host_memory(&args->views[v]))
 			continue;
 		layout_of(&args->views[v], &layout);
 		memcpy(ret->views[v].strides, layout.strides, sizeof(layout.strides));

@@ -152,6 +152,14 @@ static inline double run_left_us(const struct run *run)
 	return us;
 }
 
+/* Neither RESIDENT nor absent. */
+static inline bool view_is_in_host_memory(const struct view *v)
+{
+	const struct memory *m = v->space;
+
+	return m && !m->owner;
+}
+
 /*
  * The address of element (0, …) of a view in memory that the CPU, or the device holding it, can access
  * directly.
