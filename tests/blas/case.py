@@ -20,7 +20,7 @@ class BlasTest(harness.DaemonTest):
         return {**env, "KOPS_SOCKET": self.daemon.socket, "KOPS_BLAS_THRESHOLD": "0", "KOPS_BLAS_VERBOSE": "1",
                 **settings}
 
-    def run_program(self, *command, seconds=250, **settings):
+    def run_program(self, *command, seconds=1800, **settings):
         """What it printed, and its calls: {routine: {"kopsd" or a reason why not: how many}}."""
         done = subprocess.run(command, env=self.environment(**settings), capture_output=True, text=True,
                               timeout=seconds)

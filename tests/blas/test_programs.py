@@ -93,7 +93,7 @@ class Reports(case.BlasTest):
         _, calls = self.run_program(sys.executable, "-c", code, LD_PRELOAD=case.LIBRARY)
         self.assertEqual(calls, {"dtrsm_": {"kopsd": 1}})
         env = self.environment(LD_PRELOAD=case.LIBRARY, KOPS_BLAS_VERBOSE="2")
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=600)
         self.assertGreater(len(re.findall(r"]:   part: dgemm_ \d+ x 100 x \d+: kopsd, ", done.stderr)), 10)
         self.assertNotIn("invalid", done.stderr)
 
@@ -113,7 +113,7 @@ class Reports(case.BlasTest):
                 "if child == 0: work(0); os.kill(os.getpid(), signal.SIGKILL)\n"
                 "os.waitpid(child, 0); work(0); print(*pids | {child, os.getpid()})")
         env = self.environment(LD_PRELOAD=case.LIBRARY)
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=600)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = {int(pid) for pid in re.findall(r"kops-blas\[(\d+)\]", done.stderr)}
         self.assertEqual(found, {int(pid) for pid in done.stdout.split()}, done.stderr)

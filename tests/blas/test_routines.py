@@ -82,7 +82,7 @@ class Routines(case.BlasTest):
     def test_a_comma_in_the_locale(self):
         """Numbers have a point in the environment, and in what is printed."""
         env = self.environment(KOPS_BLAS_THRESHOLD="0.5", KOPS_BLAS_VERBOSE="2", **case.locale_with_comma(self))
-        done = subprocess.run([ROUTINES, "flags"], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([ROUTINES, "flags"], env=env, capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.assertNotIn("ignored", done.stderr)
         self.assertEqual(case.report(done.stderr), {"dgemm_": {"kopsd": 3}})
@@ -114,7 +114,7 @@ class Hangs(case.BlasTest):
             self.assertEqual(program.stdout.read(1), b".")
             self.daemon.process.send_signal(signal_)
             program.stdin.write(b".")
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=600)
         self.assertEqual((program.returncode, out), (0, b""), err)
         return case.report(err.decode())
 

@@ -533,7 +533,7 @@ class Verbs(CliTest):
             ours, theirs = pty.openpty()
             try:
                 r = subprocess.run([harness.KOPS_CLIENT, "transpose", "x.npy", *options], stdout=theirs, stderr=subprocess.PIPE,
-                                   env=harness.client_env(self.daemon.socket), cwd=self.folder.name, timeout=60)
+                                   env=harness.client_env(self.daemon.socket), cwd=self.folder.name, timeout=600)
                 self.assertEqual(r.returncode, FAILED)
                 self.assertIn(b"standard output is a terminal: send them to a file or a pipe", r.stderr)
                 os.set_blocking(ours, False)

@@ -559,11 +559,9 @@ class Devices(unittest.TestCase):
         suspect = c.start_submit(self.long_product(c), device="cpu")
         self.assertTrue(harness.eventually(c.any_running))
         op = self.copy(other, 4)
-        began = time.monotonic()
         for _ in range(10):
             other.submit(op, device="gpu0")
-        self.assertLess(time.monotonic() - began, 30 if harness.QUICK else 5)
-        self.assertTrue(other.any_running())
+        self.assertTrue(other.any_running())  # the suspect, which has given way meanwhile
         c.cancel(suspect)
         self.assertEqual(wire.STATUS_NAME[c.wait_any(suspect)["status"]], "CANCELLED")
         self.assertFalse(other.any_running())
@@ -578,7 +576,7 @@ class Devices(unittest.TestCase):
         c.stats()
         behind = other.start_submit(self.copy(other, 4), device="gpu0", queue=2)
         self.assertEqual(wire.STATUS_NAME[c.wait_any(suspect)["status"]], "LOST")
-        other.sock.settimeout(30)
+        other.sock.settimeout(harness.PATIENCE_S)
         other.wait(behind)
         other.wait(long)
         self.assertEqual(self.daemon.stop(), 0)

@@ -17,7 +17,7 @@ from support.wire import RESIDENT, view
 
 OTHER_UID = 61001
 WARNING = b"warning: out of file descriptors"
-LATENCY_S = 5.0  # what another client may wait at most, on a machine with other work too
+LATENCY_S = 60.0  # what another client may wait at most, on a machine however busy
 
 
 def as_other(action):
@@ -227,7 +227,7 @@ class Hostile(harness.DaemonTest):
         if not harness.QUICK:
             self.assertLess(grown, 8 << 20)
         c.sock.setblocking(True)
-        c.sock.settimeout(60)
+        c.sock.settimeout(harness.PATIENCE_S)
         statuses = {wire.STATUS_NAME[c.wait_any(i)["status"]] for i in sent}
         self.assertLessEqual(statuses, {"OK", "BUSY"})
         c.submit(op)

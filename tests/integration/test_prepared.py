@@ -474,9 +474,9 @@ class Limits(Prepared):
         self.assertEqual(self.c.submit(op, prepare=8000)["prepared"], 1)  # in the place of another
         self.c.forget(1)
         self.assertEqual(self.c.submit(op, prepare=9000)["prepared"], 1)
-        began = time.monotonic()
+        began = self.daemon.loop_s()
         self.c.drop(x)
-        self.assertLess(time.monotonic() - began, 1)
+        self.assertLess(self.daemon.loop_s() - began, 1)
         self.assertEqual(self.refused(self.c.run, 2)[0], "NOT_FOUND")
 
     def test_without_room_jobs_run_as_ever(self):

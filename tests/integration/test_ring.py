@@ -292,7 +292,7 @@ class Hostile(RingTest):
     def ended(self, client):
         """The daemon ends the session, and serves others."""
         with self.assertRaises(wire.Ended):
-            client.sock.settimeout(10)
+            client.sock.settimeout(harness.PATIENCE_S)
             while True:
                 client.receive()
         self.others_are_served()
@@ -405,7 +405,7 @@ class Hostile(RingTest):
             while True:
                 asked.append(c.start("stats", {}))
         except BlockingIOError:
-            c.sock.settimeout(60)
+            c.sock.settimeout(harness.PATIENCE_S)
         os.kill(os.getpid(), signal.SIGSTOP)
         for id in asked:
             c.wait(id)

@@ -153,11 +153,10 @@ class Jobs(harness.DaemonTest):
             self.assertRegex(why.message, "max-run-time|max-hold")
         many = [self.slow_op(c, 1)] * 8
         c.submit(many)
-        began = time.monotonic()
         with self.daemon.connect() as other:
+            other.sock.settimeout(harness.PATIENCE_S)
             self.assertEqual(other.stats()["devices"][0]["queued"], 0)
             other.submit(self.slow_op(other, 1))
-        self.assertLess(time.monotonic() - began, 10)
 
     def test_a_job_beyond_both_limits_of_time_is_told_the_last(self):
         """It is beyond max-hold too, but a larger one would not help."""

@@ -141,7 +141,7 @@ class Batch(TopTest):
         self.daemon.signal(signal.SIGSTOP)
         try:
             r = subprocess.run([harness.KOPS_CLIENT, "top", "--json", "--timeout", "200ms"], capture_output=True, text=True,
-                               env=self.env(), timeout=60)
+                               env=self.env(), timeout=600)
         finally:
             self.daemon.signal(signal.SIGCONT)
         self.assertEqual(r.returncode, 4, r.stderr)

@@ -120,7 +120,7 @@ class Descriptors(PythonTest):
     def test_without_standard_ones(self):
         env = {**os.environ, "KOPS_SOCKET": self.daemon.socket}
         for closed in ("0", "1", "2", "0,1,2"):
-            done = subprocess.run([sys.executable, "-c", CLOSED_STDIO, closed], env=env, timeout=60, check=False)
+            done = subprocess.run([sys.executable, "-c", CLOSED_STDIO, closed], env=env, timeout=600, check=False)
             self.assertEqual(done.returncode, 0, f"without {closed}")
 
 

@@ -31,7 +31,7 @@ class Docs(PythonTest):
         self.assertGreater(len(examples), 0)
         for example in examples:
             check = "print(numpy.allclose(c.sum(-1), 1, atol=1e-4))"
-            done = subprocess.run([sys.executable, "-c", example + check], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([sys.executable, "-c", example + check], capture_output=True, text=True, timeout=600)
             self.assertEqual((done.stdout, done.stderr), ("True\n", ""))
 
     @unittest.skipUnless(importlib.util.find_spec("dask"), "no Dask")

@@ -20,7 +20,7 @@ import kops
 from kops import _loop, _memory
 from case import PythonTest, eventually, harness
 
-PROMPT_S = 0.5  # on a busy machine; what waits does so for 30 s
+PROMPT_S = 15  # on a busy machine; what waits does so for 30 s
 LONG = 1500  # a product of this size takes a while on every machine
 
 
@@ -577,7 +577,7 @@ class GivenUp(PythonTest):
             took = time.monotonic() - begin
         finally:
             self.daemon.signal(signal.SIGCONT)
-        self.assertLess(took, 10)
+        self.assertLess(took, 25)  # the patience of others is 30 s
         self.assertFalse(self.kops.owns(self.out))
         self.assert_stays(self.out)
 

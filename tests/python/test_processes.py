@@ -184,7 +184,7 @@ class Processes(PythonTest):
                 "assert os.waitpid(pid, 0)[1] == 0\n"
                 "fd = kops._children.children.file[0]; os.dup2(0, fd)\n"
                 "del x; y = kops.zeros((300, 300)); print(len(s.pool.lingering), y.sum())")
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
         self.assertEqual((done.stdout, done.stderr), ("1 0.0\n", ""))
 
     def test_a_child_that_executes_a_program_looks_at_nothing(self):
@@ -280,7 +280,7 @@ class Processes(PythonTest):
                 "assert all('memfd' not in os.readlink(f'/proc/self/fd/{fd}') for fd in range(3)"
                 " if os.path.exists(f'/proc/self/fd/{fd}'))\n"
                 "client.ping(); os._exit(77)\n")
-        self.assertEqual(subprocess.run([sys.executable, "-c", code], timeout=60).returncode, 77)
+        self.assertEqual(subprocess.run([sys.executable, "-c", code], timeout=600).returncode, 77)
 
     def test_module(self):
         done = subprocess.run([sys.executable, "-m", "kops"], capture_output=True, text=True, timeout=600)
