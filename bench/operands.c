@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cases.h"
 #include "random.h"
@@ -186,12 +187,14 @@ static int fill_all(struct bench *b, struct operands *o)
 /* A system may promise more memory than it has. A program that touches all of it takes down others. */
 static int check_room(struct bench *b, uint64_t footprint_bytes)
 {
-	uint64_t memory = b->device->memory_bytes;
+	uint64_t host = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t memory = b->host ? host : b->device->memory_bytes;
 
 	if (memory == 0 || footprint_bytes <= memory / 4 * 3)
 		return 0;
 	snprintf(b->why, sizeof(b->why), "takes %s of operands, more than 3/4 of the %s of %s",
-	         show_bytes(footprint_bytes).text, show_bytes(memory).text, b->device->name);
+	         show_bytes(footprint_bytes).text, show_bytes(memory).text,
+	         b->host ? "the host" : b->device->name);
 	return KOPS_E_NOMEM;
 }
 

@@ -434,7 +434,7 @@ int op_result(struct op_args *args, char why[WHY_BYTES]);
 #define ANY_COUNT UINT64_MAX
 bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
 
-/* ---- part.c ---- */
+/* ---- part.c: tiles and parts; cut.c: makes cuts ---- */
 
 /*
  * How an op is cut: its part_axes into a grid of tiles, and each tile into n_steps parts of step_chunk steps.
@@ -448,6 +448,7 @@ bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
 struct op_cut {
 	uint32_t n_parts, n_steps; /* n_parts: of all tiles */
 	bool grows;
+	bool has_windows; /* the device has no more of an operand than a part needs, or the next one */
 	struct {
 		uint32_t n; /* 0 or 1: tiles have all of the axis */
 		uint64_t chunk;
@@ -475,6 +476,23 @@ bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, st
 /* Of a cut that grows. Returns bit v if part i has elements of view v that no part before it has. Then all of
  * the part's elements of v are new. */
 unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i);
+
+/*
+ * Cuts checked args into a grid of at most wanted[i] chunks of axis i, and each tile into at most wanted_steps
+ * parts. No part is larger than the first, along any axis. Returns false if there would be too many.
+ */
+bool op_cut_grid(const struct op_args *args, const uint32_t wanted[PART_AXES_MAX], uint32_t wanted_steps,
+                 struct op_cut *ret);
+/* Like op_part(), with the op's own output where the part has a wider one in `carried`. */
+void op_part_operands(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
+/* Of a grid. Return bit v if part i has other elements of view v than part i - 1; in how many parts view v has.
+ */
+unsigned op_part_moves(const struct op_args *args, const struct op_cut *cut, uint32_t i);
+double op_cut_moves(const struct op_args *args, const struct op_cut *cut, unsigned v);
+/* Lists the first and last parts along each axis and the steps: one of each size. Returns how many there are.
+ */
+#define CORNERS_MAX (1u << (PART_AXES_MAX + 1))
+unsigned op_cut_corners(const struct op_args *args, const struct op_cut *cut, uint32_t ret[CORNERS_MAX]);
 
 /*
  * Leaves indices [first, first + n) of an axis of the first output of checked args, and what of the other views

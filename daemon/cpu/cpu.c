@@ -125,7 +125,8 @@ static int start_blas(unsigned threads, char why[WHY_BYTES])
 	return 0;
 }
 
-static int cpu_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
+static int cpu_open(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
+                    char why[WHY_BYTES])
 {
 	if (index != 0) {
 		snprintf(why, WHY_BYTES, "there is one CPU device, cpu, and no number %u", index);
@@ -136,7 +137,7 @@ static int cpu_open(unsigned index, unsigned threads, struct device_state **ret_
 		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
 		return KOPS_E_NOMEM;
 	}
-	dev->threads = threads ? threads : cpus_count();
+	dev->threads = limits->threads ? limits->threads : cpus_count();
 	threads_set(dev->threads);
 	if (start_blas(OPENBLAS_THREADS(dev->threads), why) < 0) {
 		free(dev);

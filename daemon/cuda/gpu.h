@@ -130,8 +130,9 @@ struct graphs {
 
 struct device_state {
 	int index;
-	void *nvml;           /* cuda_sensors_open() */
-	uint64_t total_bytes; /* of its memory, whoever has it */
+	void *nvml;                /* cuda_sensors_open() */
+	uint64_t total_bytes;      /* of its memory, whoever has it */
+	uint64_t memory_max_bytes; /* that it may take; 0: what is free */
 	struct device_info info;
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
@@ -150,7 +151,8 @@ struct device_state {
 
 /* open.c */
 unsigned cuda_count(char why[WHY_BYTES]);
-int cuda_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES]);
+int cuda_open(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
+              char why[WHY_BYTES]);
 void cuda_close(struct device_state *dev);
 void cuda_describe(const struct device_state *dev, struct device_info *ret);
 

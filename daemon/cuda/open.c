@@ -11,7 +11,8 @@
 #include "cuda/sensors.h"
 #include "fitted.h"
 
-#define SPARE_BYTES (256ull << 20) /* device memory left for cuBLAS, kernels and CUDA */
+#define LIMIT_MIN_BYTES (64ull << 20)  /* below, kernels could not even be tested */
+#define SPARE_BYTES     (256ull << 20) /* device memory left for cuBLAS, kernels and CUDA */
 
 #define DRIVER_SLACK_NS 1000000000000ul
 
@@ -138,6 +139,7 @@ static double measured_link_rate(const struct device_state *dev)
 
 static void fill_info(struct device_state *dev, const struct cudaDeviceProp *prop, size_t free_bytes)
 {
+	uint64_t limit = dev->memory_max_bytes > LIMIT_MIN_BYTES ? dev->memory_max_bytes : LIMIT_MIN_BYTES;
 	char driver[32], text[256];
 
 	driver_version(driver, sizeof(driver));
@@ -147,6 +149,8 @@ static void fill_info(struct device_state *dev, const struct cudaDeviceProp *pro
 	snprintf(dev->info.description, sizeof(dev->info.description), "%.127s", text);
 	dev->total_bytes = prop->totalGlobalMem;
 	dev->info.memory_bytes = free_bytes > SPARE_BYTES ? free_bytes - SPARE_BYTES : 0;
+	if (dev->memory_max_bytes > 0 && dev->info.memory_bytes > limit)
+		dev->info.memory_bytes = limit;
 	dev->info.cache_bytes = (uint64_t)attribute(dev->index, cudaDevAttrL2CacheSize);
 	dev->info.link_rate = measured_link_rate(dev);
 	cuda_fill_costs(&dev->info);
@@ -340,17 +344,18 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 	return 0;
 }
 
-int cuda_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
+int cuda_open(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
+              char why[WHY_BYTES])
 {
 	struct device_state *dev = calloc(1, sizeof(*dev));
 	int rc;
 
-	(void)threads;
 	if (!dev) {
 		snprintf(why, WHY_BYTES, "out of memory");
 		return KOPS_E_NOMEM;
 	}
 	dev->index = (int)index;
+	dev->memory_max_bytes = limits->memory_bytes;
 	pthread_mutex_init(&dev->graphs.lock, NULL);
 	rc = open_parts(dev, why);
 	if (rc < 0) {

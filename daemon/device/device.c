@@ -208,7 +208,7 @@ static struct device *new_device(void)
 }
 
 int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, unsigned index,
-                unsigned threads, struct device **ret_device, char why[WHY_BYTES])
+                const struct driver_limits *limits, struct device **ret_device, char why[WHY_BYTES])
 {
 	struct device *d = new_device();
 	int rc;
@@ -227,7 +227,7 @@ int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, 
 	device_thread_init(&d->thread);
 	d->thread.driver = driver;
 	d->thread.index = index;
-	d->thread.threads = threads;
+	d->thread.limits = *limits;
 	d->thread.may_call_loop = d->may_look_out;
 	rc = device_thread_start(&d->thread, why);
 	if (rc < 0) {

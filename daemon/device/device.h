@@ -69,7 +69,7 @@ struct device {
  * context takes 0.2 to 1.6 s), so call it at the start only. name: "gpu0", "cpu".
  */
 int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, unsigned index,
-                unsigned threads, struct device **ret_device, char why[WHY_BYTES]);
+                const struct driver_limits *limits, struct device **ret_device, char why[WHY_BYTES]);
 
 /* Stops the thread and frees the device. No work may be out. NULL allowed. The loop must run once more. */
 void device_close(struct device *device);

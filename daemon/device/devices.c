@@ -109,6 +109,7 @@ static void name_device(unsigned m, unsigned index, bool is_numbered, char ret[N
 static int add_device(const struct opening *o, unsigned m, unsigned index)
 {
 	const struct driver *driver = o->loaded[m].driver;
+	const struct driver_limits limits = {(unsigned)o->config->cpu_threads, o->config->max_device_memory};
 	char name[NAME_BYTES], reason[WHY_BYTES];
 	struct device *d;
 	int rc;
@@ -119,7 +120,7 @@ static int add_device(const struct opening *o, unsigned m, unsigned index)
 		         DEVICES_MAX);
 		return KOPS_E_INVALID;
 	}
-	rc = device_open(o->loop, name, driver, index, (unsigned)o->config->cpu_threads, &d, reason);
+	rc = device_open(o->loop, name, driver, index, &limits, &d, reason);
 	if (rc < 0) {
 		snprintf(o->why, CONFIG_WHY_BYTES, "cannot open device %s: %s", name, reason);
 		return rc;

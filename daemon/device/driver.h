@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define DRIVER_ABI   20
+#define DRIVER_ABI   21
 #define DRIVER_ENTRY "kops_driver"
 
 /* 0: it does not say. */
@@ -26,6 +26,12 @@ struct device_sensors {
 	double utilization; /* share of the last second or so in which it worked for any program */
 };
 
+/* What an open device may take. 0: all that the process may. */
+struct driver_limits {
+	unsigned threads;      /* CPU threads for one op */
+	uint64_t memory_bytes; /* a GPU's, for runs and RESIDENT buffers */
+};
+
 struct driver {
 	uint32_t abi;     /* DRIVER_ABI */
 	const char *kind; /* "cpu", "gpu" */
@@ -33,8 +39,8 @@ struct driver {
 	/* Any thread. How many devices there are; on failure 0 and a sentence (no NVIDIA driver, …). */
 	unsigned (*count)(char why[WHY_BYTES]);
 
-	/* threads: CPU threads the driver may use for one op (0: as many as the process may run on). */
-	int (*open)(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES]);
+	int (*open)(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
+	            char why[WHY_BYTES]);
 	void (*close)(struct device_state *dev); /* NULL allowed; no run may be out */
 	void (*describe)(const struct device_state *dev, struct device_info *ret); /* any thread */
 

@@ -186,7 +186,7 @@ static void serve_device(struct device_thread *t)
 
 static int open_and_test(struct device_thread *t)
 {
-	int rc = t->driver->open(t->index, t->threads, &t->dev, t->open_why);
+	int rc = t->driver->open(t->index, &t->limits, &t->dev, t->open_why);
 
 	if (rc < 0)
 		return rc;

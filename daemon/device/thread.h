@@ -18,7 +18,8 @@ enum device_thread_state { DEVICE_THREAD_OPENING, DEVICE_THREAD_READY, DEVICE_TH
 struct device_thread {
 	/* set by the owner before the start */
 	const struct driver *driver;
-	unsigned index, threads;
+	unsigned index;
+	struct driver_limits limits;
 	int wake_fd;        /* an eventfd, raised when work is done and when the loop should look out */
 	bool may_call_loop; /* may ask the loop to look out */
 

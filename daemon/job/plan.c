@@ -96,6 +96,7 @@ static int plan_some(struct job *job, struct planning *p)
 	unsigned end = first + (left < STEP_OPS ? left : STEP_OPS);
 	int rc;
 
+	job->run.room_bytes = device_room_bytes(of->device) > 0 ? device_room_bytes(of->device) : 1;
 	if (first == 0 && !p->plainly)
 		job->n_alike = of->learned ? learned_alike(&job->run) : 0;
 	p->heeds_some |= look_up(job, p->plainly ? NULL : of->learned, first, end);

@@ -129,7 +129,7 @@ double estimate_transfers(const struct planner *p, const struct stage *stage)
 {
 	double us = 0;
 
-	if (stage->run->n_ops == 1 && stage->run->ops[0].cut.grows)
+	if (stage->has_windows || (stage->run->n_ops == 1 && stage->run->ops[0].cut.grows))
 		return 0; /* the op's time has them in it */
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		us += (stage->copies[c].is_read + stage->copies[c].is_written) *
@@ -142,7 +142,6 @@ double estimate_transfers(const struct planner *p, const struct stage *stage)
 #define STREAM_PART_US 20.0 /* of the host, which enqueues a part's transfers, waits and kernel */
 #define LINK_CALL_US   6.0  /* between two transfers */
 #define BOTH_WAYS      0.93 /* of the link's rate, where uploads meet downloads */
-#define GAIN           0.95 /* of the time in one piece, if that is to be left */
 
 /* Returns the bytes of operands in host memory; 0 if some of them are not pinned, and *ret_largest of one. */
 static double pinned_bytes(const struct op_args *args, double *ret_largest)
@@ -257,7 +256,7 @@ static void try_cuts(const struct planner *p, struct run_op *op, const struct op
 	try_cut(p, op, args, 24, skew, us);
 }
 
-void estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)
+double estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)
 {
 	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true) +
 	                  part_transfer_us(p, &op->args, ~0u, false);
@@ -265,5 +264,46 @@ void estimate_stream(const struct planner *p, struct run_op *op, const struct op
 
 	/* A kernel that is for larger operands than these takes no finer parts either. */
 	if (op_cut_growing(args, 3, 1, &coarse) && kernel_takes_parts(op->kernel, args, &coarse))
-		try_cuts(p, op, args, whole_us * GAIN);
+		try_cuts(p, op, args, whole_us * STREAM_GAIN);
+	return op->cut.grows ? op->plan_us : whole_us;
+}
+
+/* ---- Windows ---- */
+
+static double window_transfer_us(const struct planner *p, const struct view *v, bool *is_pageable)
+{
+	const struct memory *m = v->space;
+
+	if (__atomic_load_n(&m->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
+		return view_transfer_us(p, v) + LINK_CALL_US;
+	*is_pageable = true;
+	return rules_bytes(v) / p->info.pageable_rate;
+}
+
+double estimate_windows(const struct planner *p, const struct kernel *kernel, const struct op_args *args,
+                        const struct op_cut *cut, double *ret_longest_us)
+{
+	double up = 0, down = 0, compute, first = 0;
+	bool is_pageable = false;
+	struct op_args part, staged;
+
+	op_part_operands(args, cut, 0, &part);
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		double us, moves;
+
+		if (!view_is_in_host_memory(&args->views[v]))
+			continue;
+		us = window_transfer_us(p, &part.views[v], &is_pageable);
+		moves = op_cut_moves(args, cut, v);
+		up += window_is_read(&part, v) * moves * us;
+		down += op_is_output(args->op, v) * moves * us;
+		first += us;
+	}
+	window_args(args, cut, 0, NULL, NULL, &staged);
+	op_part(&staged, cut, 0, &part);
+	*ret_longest_us = op_us(&p->info, kernel, &part, NULL, 1);
+	compute = fmax(*ret_longest_us, STREAM_PART_US) * cut->n_parts;
+	if (is_pageable)
+		return compute + up + down; /* the device's thread waits for each transfer */
+	return fmax(compute, fmax(up, down)) + first;
 }

@@ -21,9 +21,18 @@ bool estimate_may_stream(const struct planner *p, const struct op_args *args);
 
 /*
  * Cuts such an op, which estimate_op() has filled in, into parts that grow, if it is through sooner when their
- * operands are moved while others are computed. plan_us then includes the transfers.
+ * operands are moved while others are computed. plan_us then includes the transfers. Returns the time with them
+ * in any case.
  */
-void estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args);
+#define STREAM_GAIN 0.95 /* of the time of the simpler way, if that is to be left */
+double estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args);
+
+/*
+ * The time of an op in parts whose operands have windows (window.h), transfers included, and that of its
+ * longest part alone. args: as its client sent it.
+ */
+double estimate_windows(const struct planner *p, const struct kernel *kernel, const struct op_args *args,
+                        const struct op_cut *cut, double *ret_longest_us);
 
 /* The time of a run's copies, on a device with memory of its own. */
 double estimate_transfers(const struct planner *p, const struct stage *stage);

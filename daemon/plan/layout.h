@@ -17,6 +17,13 @@ struct layout {
 	uint64_t host_stride[KOPS_RANK_MAX], image_stride[KOPS_RANK_MAX]; /* elements; an image is dense */
 };
 
+/* Images and workspaces begin at multiples of this. */
+#define LAYOUT_ALIGNMENT 256u
+static inline uint64_t layout_aligned(uint64_t bytes)
+{
+	return (bytes + LAYOUT_ALIGNMENT - 1) & ~(uint64_t)(LAYOUT_ALIGNMENT - 1);
+}
+
 /* Pure. Reads v->offset, but not v->data. */
 void layout_of(const struct view *v, struct layout *ret);
 

@@ -12,6 +12,12 @@ static int settle_stream(struct stage *stage)
 	return stage->mover->settle(stage->stream);
 }
 
+/* What is enqueued on `after` from here on waits for all that is on `before`. */
+static int order(const struct stage *stage, struct stream *before, struct stream *after)
+{
+	return stage->mover->follow(before, after, stage->mark);
+}
+
 static int upload(struct stage *stage, struct stage_copy *copy)
 {
 	int rc = copy->pinned ? 0 : settle_stream(stage);
@@ -98,7 +104,7 @@ static int move_part(struct stage *stage, uint32_t i, bool up)
 /* The uploads of part i are under way. Those of the next part follow, however late that one begins. */
 static int await_part(struct stage *stage, uint32_t i)
 {
-	int rc = stage->mover->follow(stage->up, stage->stream, stage->mark);
+	int rc = order(stage, stage->up, stage->stream);
 
 	if (rc < 0 || i + 1 == stage->run->ops[0].cut.n_parts)
 		return rc;
@@ -107,33 +113,139 @@ static int await_part(struct stage *stage, uint32_t i)
 
 static int download_part(struct stage *stage, uint32_t i)
 {
-	int rc = stage->mover->follow(stage->stream, stage->down, stage->mark);
+	int rc = order(stage, stage->stream, stage->down);
 
 	return rc < 0 ? rc : move_part(stage, i, false);
 }
 
+/* ---- Runs with windows ---- */
+
+/* Gives what a part needs beside the part before its places, and uploads it. */
+static int fill_windows(struct stage *stage, unsigned i, uint32_t part)
+{
+	const struct run_op *op = &stage->run->ops[i];
+	unsigned moves = op_part_moves(&op->args, &op->cut, part);
+	struct op_args args;
+	int rc = 0;
+
+	op_part_operands(&op->args, &op->cut, part, &args);
+	for (unsigned v = 0; v < args.op->n_operands && rc == 0; v++) {
+		const struct stage_copy *copy = stage_copy_of(stage, i, v);
+		struct window *window = &stage->windows[i][v];
+		struct layout layout;
+
+		if (!copy || !(moves >> v & 1))
+			continue;
+		window->fills++;
+		if (!window_is_read(&args, v))
+			continue;
+		layout_of(&args.views[v], &layout);
+		rc = stage->mover->upload(&layout, copy->memory->host, copy->pinned,
+		                          window_image(window, stage->scratch, 0), stage->up);
+	}
+	return rc;
+}
+
+/* Downloads what the tile that ends with this part has written. age: of its places. */
+static int download_tile(struct stage *stage, unsigned i, uint32_t part, unsigned age)
+{
+	const struct run_op *op = &stage->run->ops[i];
+	struct op_args args;
+	int rc = order(stage, stage->stream, stage->down);
+
+	op_part_operands(&op->args, &op->cut, part, &args);
+	for (unsigned v = op_first_output(args.op); v < args.op->n_operands && rc == 0; v++) {
+		const struct stage_copy *copy = stage_copy_of(stage, i, v);
+		struct layout layout;
+
+		if (!copy)
+			continue;
+		layout_of(&args.views[v], &layout);
+		rc = stage->mover->download(&layout, copy->memory->host, copy->pinned,
+		                            window_image(&stage->windows[i][v], stage->scratch, age),
+		                            stage->down);
+	}
+	return rc;
+}
+
+/* The first part of an op: what was before it on the device is through, as it had the same memory. */
+static int begin_windows(struct stage *stage, unsigned i)
+{
+	int rc = stage_waits(stage) ? settle_stream(stage) : 0;
+
+	if (rc == 0)
+		rc = order(stage, stage->stream, stage->up);
+	if (rc == 0)
+		rc = order(stage, stage->down, stage->up);
+	return rc < 0 ? rc : fill_windows(stage, i, 0);
+}
+
+/*
+ * The first part of a tile writes to places that the tile before the last one had: these have been downloaded.
+ * The last one's can be downloaded from now on.
+ */
+static int begin_tile(struct stage *stage, unsigned i, uint32_t part)
+{
+	int rc = order(stage, stage->down, stage->stream);
+
+	return rc < 0 || part == 0 ? rc : download_tile(stage, i, part - 1, 1);
+}
+
+/* The places for part i are those that the last part but one had, which is through once the stream has come
+ * here. */
+static int fill_next(struct stage *stage, unsigned i, uint32_t part)
+{
+	int rc = order(stage, stage->stream, stage->up);
+
+	if (rc == 0 && op_reads_outputs(stage_op(stage, i)))
+		rc = order(stage, stage->down, stage->up);
+	return rc < 0 ? rc : fill_windows(stage, i, part);
+}
+
+static int begin_part_of_windows(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args)
+{
+	const struct run_op *op = &stage->run->ops[i];
+	int rc = part == 0 ? begin_windows(stage, i) : 0;
+
+	if (rc == 0)
+		rc = order(stage, stage->up, stage->stream);
+	if (rc == 0 && part % op->cut.n_steps == 0)
+		rc = begin_tile(stage, i, part);
+	if (rc < 0)
+		return rc;
+	window_args(&op->args, &op->cut, part, stage->windows[i], stage->scratch, ret_args);
+	return part + 1 < op->cut.n_parts ? fill_next(stage, i, part + 1) : 0;
+}
+
+static int end_part_of_windows(struct stage *stage, unsigned i, uint32_t part)
+{
+	return part + 1 < stage->run->ops[i].cut.n_parts ? 0 : download_tile(stage, i, part, 0);
+}
+
+/* ---- All runs ---- */
+
 int stage_begin_slice(struct stage *stage)
 {
-	return stage->streams ? stage->mover->follow(stage->stream, stage->up, stage->mark) : 0;
+	return stage->streams ? order(stage, stage->stream, stage->up) : 0;
 }
 
 int stage_end_slice(struct stage *stage)
 {
 	int rc_up, rc_down;
 
-	if (!stage->streams)
+	if (!stage->streams && !stage->has_windows)
 		return 0;
-	rc_up = stage->mover->follow(stage->up, stage->stream, stage->mark);
-	rc_down = stage->mover->follow(stage->down, stage->stream, stage->mark);
+	rc_up = order(stage, stage->up, stage->stream);
+	rc_down = order(stage, stage->down, stage->stream);
 	return rc_up < 0 ? rc_up : rc_down;
 }
-
-/* ---- All runs ---- */
 
 int stage_upload_all(struct stage *stage)
 {
 	if (stage->streams)
 		return move_part(stage, 0, true);
+	if (stage->has_windows)
+		return 0;
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct op_args *args = stage_op(stage, i);
 
@@ -175,6 +287,8 @@ int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_a
 	unsigned n = stage_op(stage, i)->op->n_operands;
 	int rc = 0;
 
+	if (stage->has_windows)
+		return begin_part_of_windows(stage, i, part, ret_args);
 	if (stage->streams)
 		rc = await_part(stage, part);
 	for (unsigned v = 0; v < n && rc == 0 && !stage->streams; v++)
@@ -205,6 +319,8 @@ int stage_end_part(struct stage *stage, unsigned i, uint32_t part)
 
 	if (stage->streams)
 		return download_part(stage, part);
+	if (stage->has_windows)
+		return end_part_of_windows(stage, i, part);
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
 		struct stage_copy *copy = op_is_output(args->op, v) ? stage_copy_of(stage, i, v) : NULL;
 

@@ -5,6 +5,7 @@
 
 #include "plan/choose.h"
 #include "plan/estimate.h"
+#include "plan/fit.h"
 #include "plan/stage.h"
 
 void plan_disable(struct planner *p, const struct op *op, unsigned kernel)
@@ -105,17 +106,50 @@ static void plan_again(const struct planner *p, struct run_op *op, const struct 
 		estimate_op(p, op, &op->args, &before->args);
 }
 
+static void note_parts(struct run_op *op)
+{
+	size_t n = strlen(op->why);
+
+	snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, while others' operands move", op->cut.n_parts);
+}
+
 static void describe_choice(const struct planner *p, struct run_op *op, const struct op_args *args)
 {
 	const char *why_not;
-	size_t n = strlen(op->why);
 
-	if (op->cut.grows)
-		snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, while others' operands move",
-		         op->cut.n_parts);
+	if (op->cut.grows || op->cut.has_windows)
+		note_parts(op);
 	op->larger_errors = !kernel_is_accurate(op->kernel, args, &why_not);
 	kernel_passed_over(p->kernels(op->args.op), args, p->disabled[op_index(op->args.op)], op->kernel,
 	                   op->passed_over);
+}
+
+static uint64_t room_bytes(const struct planner *p, const struct run *run)
+{
+	return run->room_bytes > 0 && run->room_bytes < p->info.memory_bytes ? run->room_bytes
+	                                                                     : p->info.memory_bytes;
+}
+
+/* Windows of all operands fit in half of the room, if possible: the rest is for others' runs. */
+static bool fit(const struct planner *p, struct run *run, unsigned i)
+{
+	uint64_t room = room_bytes(p, run);
+
+	return fit_op(p, run, i, room / 2) || fit_op(p, run, i, room);
+}
+
+#define WINDOWS_MIN_US 10e3 /* of shorter ops they are not tried: that takes up to 1 ms */
+
+/* An op that is streamed may do better with windows, whose tiles are more alike and have kernels of their own.
+ */
+static void plan_stream(const struct planner *p, struct run *run, unsigned i, const struct op_args *args)
+{
+	struct run_op *op = &run->ops[i], before;
+	double us = estimate_stream(p, op, args);
+
+	before = *op;
+	if (us >= WINDOWS_MIN_US && fit(p, run, i) && op->plan_us >= us * STREAM_GAIN)
+		*op = before;
 }
 
 static int plan_op(const struct planner *p, struct run *run, unsigned i)
@@ -146,7 +180,7 @@ static int plan_op(const struct planner *p, struct run *run, unsigned i)
 	}
 	estimate_op(p, op, args, i > 0 ? &run->ops[i - 1].args : NULL);
 	if (may_stream)
-		estimate_stream(p, op, args);
+		plan_stream(p, run, i, args);
 	describe_choice(p, op, args);
 	op->together = 1;
 	if (op->kernel->together_max && op->cut.n_parts <= 1 && op->plan_us > 0)
@@ -161,7 +195,7 @@ static void free_stage(struct run *run)
 	stage_free(run->planned);
 }
 
-static int plan_stage(const struct planner *p, struct run *run)
+static int new_stage(struct run *run)
 {
 	struct stage *stage;
 	int rc = stage_new(run, &stage);
@@ -173,8 +207,30 @@ static int plan_stage(const struct planner *p, struct run *run)
 	run->planned = stage;
 	run->forget_plan = free_stage;
 	run->device_bytes = stage_scratch_bytes(stage);
-	run->plan_us += estimate_transfers(p, stage);
 	return 0;
+}
+
+static bool fit_all(const struct planner *p, struct run *run)
+{
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		if (!fit(p, run, i))
+			return false;
+		note_parts(&run->ops[i]);
+	}
+	return true;
+}
+
+static int plan_stage(const struct planner *p, struct run *run)
+{
+	int rc = new_stage(run);
+
+	if (rc == 0 && run->device_bytes > room_bytes(p, run) && fit_all(p, run)) {
+		run_forget_plan(run);
+		rc = new_stage(run);
+	}
+	if (rc == 0)
+		run->plan_us += estimate_transfers(p, run->planned);
+	return rc;
 }
 
 /* Ops run one after the other, so the largest workspace serves all. */
@@ -194,7 +250,7 @@ static uint64_t workspace_bytes(const struct run *run)
 static int check_room(const struct planner *p, struct run *run)
 {
 	if (run->device_bytes <= p->info.memory_bytes)
-		return 0;
+		return 0; /* beside RESIDENT buffers it may fit later */
 	run_forget_plan(run);
 	snprintf(
 	    run->error, WHY_BYTES,

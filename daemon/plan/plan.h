@@ -7,6 +7,7 @@
  *     choose.c     kernels
  *     estimate.c   time
  *     stage.c      copies of operands, for a device with memory of its own (layout.c)
+ *     fit.c        parts that fit a device which the operands do not (window.c)
  *     mover.c      moves them while a run is out; for drivers, not for plans
  */
 #ifndef KOPS_PLAN_PLAN_H
@@ -18,7 +19,8 @@
  * Plans ops [first, end) of the run: chooses kernels and fills in the planned members. Pure, except for
  * run->planned. A plan begins with first == 0; later calls continue it, so a caller can plan in steps. With the
  * last op it fills the run's device_bytes and plan_us. KOPS_E_UNSUPPORTED, KOPS_E_DEVICE (RESIDENT memory of
- * another device), KOPS_E_NOMEM (more than the device or the host has) with a sentence in run->error.
+ * another device), KOPS_E_NOMEM (more than the device or the host has, even in parts) with a sentence in
+ * run->error.
  */
 int plan_ops(const struct planner *p, struct run *run, unsigned first, unsigned end);
 /* Plans all ops at once. */

@@ -85,6 +85,7 @@ struct run {
 	struct list_link link; /* the driver's, from start() to poll() */
 
 	void (*forget_plan)(struct run *run);
+	uint64_t room_bytes;   /* for plan(): the device memory that it may use; 0: all that there is */
 	uint64_t device_bytes; /* by plan(): staging and workspace, without RESIDENT buffers */
 	char error[WHY_BYTES];
 };

@@ -5,13 +5,6 @@
 #include "base/invariant.h"
 #include "common/rules.h"
 
-#define ALIGNMENT 256u
-
-static uint64_t aligned(uint64_t bytes)
-{
-	return (bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
-}
-
 static struct memory *memory_of(const struct view *v)
 {
 	return (struct memory *)(uintptr_t)v->space;
@@ -248,21 +241,41 @@ static void give_room(struct stage *stage)
 		if (stage->copies[c].direct)
 			continue;
 		stage->copies[c].offset = stage->copies_bytes;
-		stage->copies_bytes += aligned(stage->copies[c].layout.bytes);
+		stage->copies_bytes += layout_aligned(stage->copies[c].layout.bytes);
 	}
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {
 		const struct run_op *op = &stage->run->ops[i];
 		struct op_args args;
-		uint64_t bytes = aligned(op->cut.carried_bytes);
+		uint64_t bytes = layout_aligned(op->cut.carried_bytes);
 
 		if (bytes > stage->carried_bytes)
 			stage->carried_bytes = bytes;
 		if (!op->kernel->workspace || op_is_empty(stage_op(stage, i)))
 			continue;
 		stage_args(stage, i, &args);
-		bytes = aligned(kernel_workspace(op->kernel, &args, &op->cut));
+		bytes = layout_aligned(kernel_workspace(op->kernel, &args, &op->cut));
 		if (bytes > stage->workspace_bytes)
 			stage->workspace_bytes = bytes;
+	}
+}
+
+static void give_windows(struct stage *stage)
+{
+	for (unsigned i = 0; i < stage->run->n_ops; i++) {
+		const struct run_op *op = &stage->run->ops[i];
+		uint64_t bytes;
+
+		if (op_is_empty(&op->args))
+			continue;
+		bytes = window_lay_out(&op->args, &op->cut, stage->windows[i]);
+		if (bytes > stage->copies_bytes)
+			stage->copies_bytes = bytes;
+		bytes = layout_aligned(window_workspace(op->kernel, &op->args, &op->cut));
+		if (bytes > stage->workspace_bytes)
+			stage->workspace_bytes = bytes;
+		bytes = layout_aligned(op->cut.carried_bytes);
+		if (bytes > stage->carried_bytes)
+			stage->carried_bytes = bytes;
 	}
 }
 
@@ -279,17 +292,24 @@ int stage_new(const struct run *run, struct stage **ret_stage)
 {
 	size_t n = run->n_ops;
 	size_t n_copies = operand_total(run);
+	bool has_windows = n > 0 && run->ops[0].cut.has_windows;
 	struct stage *stage =
-	    calloc(1, sizeof(*stage) + n_copies * sizeof(struct stage_copy) + n * sizeof(*stage->uses));
+	    calloc(1, sizeof(*stage) + n_copies * sizeof(struct stage_copy) +
+	                  n * has_windows * sizeof(*stage->windows) + n * sizeof(*stage->uses));
 
 	if (!stage)
 		return KOPS_E_NOMEM;
 	stage->run = run;
+	stage->has_windows = has_windows;
 	stage->copies = (struct stage_copy *)(stage + 1);
-	stage->uses = (unsigned(*)[OP_OPERANDS_MAX])(stage->copies + n_copies);
+	stage->windows = (struct window(*)[OP_OPERANDS_MAX])(stage->copies + n_copies);
+	stage->uses = (unsigned(*)[OP_OPERANDS_MAX])(stage->windows + n * has_windows);
 	find_copies(stage);
 	find_pinned(stage);
-	give_room(stage);
+	if (has_windows)
+		give_windows(stage);
+	else
+		give_room(stage);
 	*ret_stage = stage;
 	return 0;
 }
@@ -304,8 +324,9 @@ bool stage_is_sound(const struct stage *stage)
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		const struct stage_copy *copy = &stage->copies[c];
 
-		if (!stage_copy_is_sound(copy) ||
-		    (!copy->direct && copy->offset + copy->layout.bytes > stage->copies_bytes))
+		if (!stage_copy_is_sound(copy) || (stage->has_windows && copy->valid) ||
+		    (!stage->has_windows && !copy->direct &&
+		     copy->offset + copy->layout.bytes > stage->copies_bytes))
 			return false;
 	}
 	return true;
@@ -323,7 +344,10 @@ static bool can_stream(const struct stage *stage)
 
 void stage_begin(struct stage *stage, const struct direct_limits *direct)
 {
-	if (find_pinned(stage) || !stage->is_settled) {
+	if (stage->has_windows) {
+		find_pinned(stage);
+		stage->is_settled = true;
+	} else if (find_pinned(stage) || !stage->is_settled) {
 		decide_direct(stage, direct);
 		give_room(stage);
 		stage->streams = can_stream(stage);
@@ -331,6 +355,9 @@ void stage_begin(struct stage *stage, const struct direct_limits *direct)
 	}
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		stage->copies[c].valid = stage->copies[c].dirty = false;
+	for (unsigned i = 0; i < stage->run->n_ops && stage->has_windows; i++)
+		for (unsigned v = 0; v < OP_OPERANDS_MAX; v++)
+			stage->windows[i][v].fills = 0;
 	stage->downloaded = false;
 	POST(stage->is_settled && stage_is_sound(stage));
 }

@@ -11,6 +11,9 @@
  * A run of one op whose parts grow (kernel.h) is streamed, if all its copies are of pinned memory. While a part
  * is computed, what the next one needs is uploaded, and what earlier ones wrote is downloaded. Its copies are
  * never valid nor dirty as a whole.
+ *
+ * Operands of a run with windows (window.h) are moved likewise, op by op, and have no copies as a whole. The
+ * copies only say what memory is pinned.
  */
 #ifndef KOPS_PLAN_STAGE_H
 #define KOPS_PLAN_STAGE_H
@@ -20,6 +23,7 @@
 #include "base/list.h"
 #include "plan/layout.h"
 #include "plan/planner.h"
+#include "plan/window.h"
 
 /*
  * One view in host memory, and its image on the device. The plan (stage.c) sets everything except valid and
@@ -56,6 +60,7 @@ struct stage {
 	bool is_settled;          /* which copies are direct was decided, by what is pinned */
 	bool reads_host;          /* settled, and some copy that is read is direct */
 	bool streams;             /* settled, and the run is streamed */
+	bool has_windows;         /* in place of copies */
 	/* The mover's (mover.h). The driver sets them all but `downloaded` before the first transfer. */
 	char *scratch; /* stage_scratch_bytes() */
 	const struct stage_mover *mover;
@@ -73,6 +78,8 @@ struct stage {
 	struct stage_copy *copies;
 	unsigned (*uses)[OP_OPERANDS_MAX]; /* per op and view: index of its copy; STAGE_NONE: RESIDENT,
 	                                      absent, or of an op whose outputs have no element */
+	struct window (
+	    *windows)[OP_OPERANDS_MAX]; /* likewise, if it has them; those of all ops lie in one place */
 };
 
 #define STAGE_NONE UINT_MAX

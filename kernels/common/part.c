@@ -1,35 +1,12 @@
-/* part.c: cuts an op into parts, so that other jobs can run in between. See kernel.h. */
-#include "kernel.h"
+/* part.c: the tiles and parts of an op that is cut (cut.c). See kernel.h. */
+#include "common/part.h"
 
-#include <math.h>
-
-#include "common/rules.h"
-
-/* Parts begin at multiples of this, so that kernels for aligned operands take them too. */
-#define CHUNK_ALIGN 256u
-#define PARTS_MAX   (1u << 24) /* approximate limit along an axis or steps */
-#define TRIES_MAX   6
-#define CUT_STEPS   (-1) /* in the place of an axis */
-
-static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1, .share = 1};
-
-static uint64_t extent_of(const struct op_args *args, int axis)
+uint64_t part_extent(const struct op_args *args, unsigned axis)
 {
 	const int8_t *axes = args->op->part_axes[axis].axis;
 	unsigned output = op_first_output(args->op);
 
 	return args->views[output].shape[axes[output]];
-}
-
-/* The best axis with so many indices, else the longest. */
-static int axis_with(const struct op_args *args, uint64_t indices)
-{
-	int best = 0;
-
-	for (int axis = 1; axis < (int)args->op->n_part_axes; axis++)
-		if (extent_of(args, best) < indices && extent_of(args, axis) > extent_of(args, best))
-			best = axis;
-	return best;
 }
 
 /* ---- The tiles and parts of a cut ---- */
@@ -138,11 +115,10 @@ void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 		find_in_grid(args->op, cut, i / cut->n_steps, at);
 	*ret = *args;
 	for (unsigned axis = 0; axis < args->op->n_part_axes; axis++)
-		narrow_axis(ret, cut, axis, extent_of(args, (int)axis), at[axis]);
+		narrow_axis(ret, cut, axis, part_extent(args, axis), at[axis]);
 }
 
-/* Whether the axis divides the view's elements. */
-static bool divides(const struct op_args *args, unsigned axis, unsigned v)
+bool part_divides(const struct op_args *args, unsigned axis, unsigned v)
 {
 	int8_t at = args->op->part_axes[axis].axis[v];
 
@@ -156,7 +132,7 @@ unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint
 	unsigned grown = find_growing(args->op, cut, i / cut->n_steps, at), news = 0;
 
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		if (grown == args->op->n_part_axes || divides(args, grown, v))
+		if (grown == args->op->n_part_axes || part_divides(args, grown, v))
 			news |= 1u << v;
 	return news;
 }
@@ -196,6 +172,73 @@ int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, 
 	if (rc == 0 && (i + 1) % cut->n_steps == 0)
 		rc = convert(wide, y, launch);
 	return rc;
+}
+
+/* ---- Which parts differ ---- */
+
+static bool is_moved(const struct view *a, const struct view *b)
+{
+	bool moved = a->offset != b->offset;
+
+	for (uint32_t d = 0; d < a->rank; d++)
+		moved |= a->shape[d] != b->shape[d] && a->strides[d] != 0;
+	return moved;
+}
+
+unsigned op_part_moves(const struct op_args *args, const struct op_cut *cut, uint32_t i)
+{
+	struct op_args before, part;
+	unsigned moves = 0;
+
+	if (i == 0)
+		return ~0u;
+	op_part_operands(args, cut, i - 1, &before);
+	op_part_operands(args, cut, i, &part);
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		if (is_moved(&before.views[v], &part.views[v]))
+			moves |= 1u << v;
+	return moves;
+}
+
+void op_part_operands(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
+{
+	struct op_args tile;
+
+	op_part(args, cut, i, ret);
+	if (cut->n_steps <= 1)
+		return;
+	op_tile(args, cut, i, &tile);
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		if (ret->views[v].dtype != tile.views[v].dtype)
+			ret->views[v] = tile.views[v];
+}
+
+double op_cut_moves(const struct op_args *args, const struct op_cut *cut, unsigned v)
+{
+	double outer = 1, moves = 1;
+
+	for (unsigned axis = 0; axis < args->op->n_part_axes; axis++) {
+		outer *= chunks_of(cut, axis);
+		if (chunks_of(cut, axis) > 1 && part_divides(args, axis, v))
+			moves = outer;
+	}
+	return cut->n_steps > 1 && op_part_moves(args, cut, 1) >> v & 1 ? outer * cut->n_steps : moves;
+}
+
+unsigned op_cut_corners(const struct op_args *args, const struct op_cut *cut, uint32_t ret[CORNERS_MAX])
+{
+	unsigned n = 1, n_axes = args->op->n_part_axes;
+
+	ret[0] = 0;
+	for (unsigned axis = 0; axis <= n_axes; axis++) {
+		uint32_t chunks = axis < n_axes ? chunks_of(cut, axis) : cut->n_steps, inner = 1;
+
+		for (unsigned finer = axis + 1; finer <= n_axes; finer++)
+			inner *= finer < n_axes ? chunks_of(cut, finer) : cut->n_steps;
+		for (unsigned i = 0, before = n; i < before && chunks > 1; i++)
+			ret[n++] = ret[i] + (chunks - 1) * inner;
+	}
+	return n;
 }
 
 /* ---- What kernels say of them ---- */
@@ -259,283 +302,4 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 		most = bytes > most ? bytes : most;
 	}
 	return most;
-}
-
-/* An op that is being cut. */
-struct cutting {
-	const struct kernel *kernel;
-	const struct op_args *args;
-	const struct part_limits *limits;
-	struct op_cut best; /* so far */
-	struct times {
-		double longest_ns, all_ns;
-	} times; /* times of its parts */
-};
-
-static double part_ns(const struct cutting *c, const struct op_cut *cut, uint32_t i)
-{
-	struct op_args part;
-
-	op_part(c->args, cut, i, &part);
-	return c->limits->time_ns(c->limits->on, c->kernel, &part);
-}
-
-/* Assumes that all parts of a tile's pass but the last take as long as the first. */
-static struct times times_of(const struct cutting *c, const struct op_cut *cut)
-{
-	bool in_steps = cut->n_steps > 1;
-	uint32_t passes = in_steps ? c->args->op->passes : 1,
-	         n = (in_steps ? cut->n_steps : cut->n_parts) / passes;
-	double tiles = in_steps ? cut->n_parts / cut->n_steps : 1;
-	struct times times = {0, 0};
-
-	for (uint32_t pass = 0; pass < passes; pass++) {
-		double first_ns = part_ns(c, cut, pass * n);
-		double last_ns = n > 1 ? part_ns(c, cut, pass * n + n - 1) : first_ns;
-
-		times.longest_ns = fmax(times.longest_ns, fmax(first_ns, last_ns));
-		times.all_ns += tiles * ((n - 1) * first_ns + last_ns);
-	}
-	return times;
-}
-
-/* ---- Cutting ---- */
-
-/* Returns a chunk size that makes about `wanted` chunks, or fewer if there are fewer indices. */
-static uint64_t chunk_of(uint64_t extent, double wanted)
-{
-	uint64_t n = wanted < PARTS_MAX ? (uint64_t)ceil(wanted) : PARTS_MAX;
-	uint64_t chunk = n < extent ? extent / n : 1;
-
-	return chunk > CHUNK_ALIGN ? chunk / CHUNK_ALIGN * CHUNK_ALIGN : chunk;
-}
-
-/* Returns the number of chunks. A small rest joins the last one: kernels for large operands would refuse it. */
-static uint32_t n_chunks(uint64_t extent, uint64_t chunk)
-{
-	return (uint32_t)(extent / chunk + (extent % chunk > chunk / 8));
-}
-
-static bool cut_tiles(const struct op_args *args, int axis, double wanted, struct op_cut *ret)
-{
-	uint64_t extent = extent_of(args, axis);
-
-	*ret = uncut;
-	if (extent < 2)
-		return false;
-	ret->axes[axis].chunk = chunk_of(extent, wanted);
-	ret->n_parts = ret->axes[axis].n = n_chunks(extent, ret->axes[axis].chunk);
-	return true;
-}
-
-static uint64_t carried_bytes(const struct op_args *args, const struct op_cut *tiles, uint32_t i)
-{
-	struct op_args tile;
-
-	op_tile(args, tiles, i, &tile);
-	return args->op->carried_bytes ? args->op->carried_bytes(&tile) : 0;
-}
-
-/* Cuts each tile, or the whole op if there is one tile, along its steps. */
-static bool cut_steps(const struct op_args *args, double wanted, struct op_cut *cut)
-{
-	const struct op *op = args->op;
-	uint64_t steps = op->steps ? op->steps(args) : 0, of_last;
-
-	if (steps < 2)
-		return false;
-	cut->carried_bytes = carried_bytes(args, cut, 0);
-	of_last = carried_bytes(args, cut, cut->n_parts - 1);
-	if (of_last > cut->carried_bytes)
-		cut->carried_bytes = of_last;
-	cut->step_chunk = chunk_of(steps, wanted / op->passes);
-	cut->n_steps = op->passes * n_chunks(steps, cut->step_chunk);
-	return !__builtin_mul_overflow(cut->n_parts, cut->n_steps, &cut->n_parts);
-}
-
-/* ---- Cuts that grow ---- */
-
-/* Bytes of the inputs that the axis divides. */
-static double divided_bytes(const struct op_args *args, unsigned axis)
-{
-	double bytes = 0;
-
-	for (unsigned v = 0; v < op_first_output(args->op); v++)
-		if (divides(args, axis, v))
-			bytes += rules_bytes(&args->views[v]);
-	return bytes;
-}
-
-/* Whether it divides some operand that the first does not, which the first part would else need all of. */
-static bool divides_more(const struct op_args *args, unsigned axis, unsigned first)
-{
-	for (unsigned v = 0; v < args->op->n_operands; v++)
-		if (divides(args, axis, v) && !divides(args, first, v))
-			return true;
-	return false;
-}
-
-#define SHORT_ALIGN 16u
-
-/* At most so many chunks. They begin at multiples of CHUNK_ALIGN if they are longer, else of SHORT_ALIGN, since
- * copies to and from addresses that are not aligned to some bytes are slow. */
-static void cut_evenly(struct op_cut *cut, unsigned axis, uint64_t extent, double wanted)
-{
-	uint64_t n = wanted < (double)extent ? (uint64_t)ceil(wanted) : extent;
-	uint64_t chunk = (extent + n - 1) / n;
-	uint64_t align = chunk > CHUNK_ALIGN ? CHUNK_ALIGN : chunk > SHORT_ALIGN ? SHORT_ALIGN : 1;
-
-	chunk = (chunk + align - 1) / align * align;
-	cut->axes[axis].chunk = chunk;
-	cut->axes[axis].n = (uint32_t)((extent + chunk - 1) / chunk);
-	cut->n_parts += cut->axes[axis].n - 1;
-}
-
-bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, struct op_cut *ret)
-{
-	const struct op *op = args->op;
-	unsigned first = op->n_part_axes > 0 ? (unsigned)axis_with(args, wanted) : 0;
-	double weight[PART_AXES_MAX], all = 0;
-
-	*ret = uncut;
-	for (unsigned axis = 0; axis < op->n_part_axes; axis++) {
-		bool takes = axis == first || divides_more(args, axis, first);
-
-		weight[axis] = takes ? divided_bytes(args, axis) * (axis == first ? skew : 1) : 0;
-		all += weight[axis];
-	}
-	for (unsigned axis = 0; axis < op->n_part_axes; axis++) {
-		uint64_t extent = extent_of(args, (int)axis);
-
-		if (weight[axis] > 0 && extent > 1)
-			cut_evenly(ret, axis, extent, fmax(wanted * weight[axis] / all, 1));
-	}
-	ret->grows = true;
-	return ret->n_parts > 1 && ret->n_parts <= GROWING_PARTS_MAX;
-}
-
-/* ---- Cuts that are fine enough ---- */
-
-#define LOST_MAX 1.1 /* factor of the op's time up to which no better cut is searched */
-
-static bool is_fine(const struct cutting *c, const struct times *t)
-{
-	return t->longest_ns <= c->limits->most_ns;
-}
-
-static bool takes(const struct cutting *c, const struct op_cut *cut)
-{
-	return (cut->carried_bytes == 0 ||
-	        (c->kernel->carries && cut->carried_bytes <= c->limits->carried_max)) &&
-	       kernel_takes_parts(c->kernel, c->args, cut);
-}
-
-/* Keeps the better cut: of those that are fine enough the one that loses least time, else the finest. */
-static void keep_better(struct cutting *c, const struct op_cut *cut, const struct times *t)
-{
-	bool better = is_fine(c, t) && is_fine(c, &c->times) ? t->all_ns < c->times.all_ns
-	                                                     : t->longest_ns < c->times.longest_ns;
-
-	if (!better)
-		return;
-	c->best = *cut;
-	c->times = *t;
-}
-
-/*
- * Cuts the tiles that there are, perhaps one, along an axis or CUT_STEPS until no part is too long. Kernels
- * may work in tiles, so time need not shrink as parts do.
- */
-static void cut_along(struct cutting *c, const struct op_cut *tiles, int axis)
-{
-	double wanted = times_of(c, tiles).longest_ns / c->limits->most_ns;
-
-	for (unsigned i = 0; i < TRIES_MAX; i++) {
-		struct op_cut cut = *tiles;
-		struct times t = {1.1 * c->limits->most_ns, 0};
-
-		if (!(axis == CUT_STEPS ? cut_steps(c->args, wanted, &cut)
-		                        : cut_tiles(c->args, axis, wanted, &cut)))
-			return;
-		if (takes(c, &cut)) {
-			t = times_of(c, &cut);
-			keep_better(c, &cut, &t);
-		}
-		if (is_fine(c, &t))
-			return;
-		wanted =
-		    fmax(wanted * 1.03 * t.longest_ns / c->limits->most_ns, cut.n_parts / tiles->n_parts + 1);
-	}
-}
-
-/* Along the longest axis into tiles whose parts may carry what they have to, or smaller ones, and then along
- * steps. */
-static void cut_both_ways(struct cutting *c, double wanted)
-{
-	const struct op *op = c->args->op;
-	double n = op->carried_bytes
-	               ? ceil((double)op->carried_bytes(c->args) / fmax((double)c->limits->carried_max, 1))
-	               : 1;
-	struct op_cut tiles;
-	int longest = axis_with(c->args, UINT64_MAX);
-
-	for (n = fmax(n, 2); n < wanted * 8 && !is_fine(c, &c->times) && cut_tiles(c->args, longest, n, &tiles);
-	     n *= 8)
-		cut_along(c, &tiles, CUT_STEPS);
-}
-
-static void find_cut(struct cutting *c, double wanted)
-{
-	double enough_ns = c->times.all_ns * LOST_MAX;
-
-	for (int axis = 0; axis < (int)c->args->op->n_part_axes; axis++) {
-		cut_along(c, &uncut, axis);
-		if (is_fine(c, &c->times) && c->times.all_ns <= enough_ns)
-			return;
-	}
-	cut_along(c, &uncut, CUT_STEPS);
-	if (!is_fine(c, &c->times) && c->args->op->n_part_axes > 0)
-		cut_both_ways(c, wanted);
-}
-
-double kernel_cut(const struct kernel *kernel, const struct op_args *args, const struct part_limits *limits,
-                  struct op_cut *ret)
-{
-	struct cutting c = {.kernel = kernel, .args = args, .limits = limits, .best = uncut};
-	double whole_ns, wanted;
-
-	*ret = uncut;
-	if (op_is_empty(args))
-		return 1;
-	whole_ns = limits->time_ns(limits->on, kernel, args);
-	wanted = whole_ns / limits->most_ns;
-	if (!(wanted > 1))
-		return 1;
-	c.times = (struct times){whole_ns, whole_ns};
-	find_cut(&c, wanted);
-	*ret = c.best;
-	c.times.all_ns = fmax(c.times.all_ns, whole_ns);
-	ret->share = c.times.longest_ns / c.times.all_ns;
-	return c.times.all_ns / whole_ns;
-}
-
-void kernel_prefer_cut(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
-                       const struct part_limits *limits, struct preference *ret)
-{
-	struct rival rivals[RIVALS_MAX];
-	unsigned n = kernel_rivals(list, args, disabled, rivals);
-	double least_ns = INFINITY;
-
-	*ret = (struct preference){.why = "can be cut into parts short enough for others to come between"};
-	for (unsigned i = 0; i < n; i++) {
-		const struct kernel *kernel = &list->kernels[rivals[i].kernel];
-		struct op_cut cut;
-		double ns = kernel_cut(kernel, args, limits, &cut) * limits->time_ns(limits->on, kernel, args);
-
-		if (ns * cut.share > limits->most_ns || ns >= least_ns)
-			continue;
-		least_ns = ns;
-		ret->n = 1;
-		ret->kernels[0] = (uint8_t)rivals[i].kernel;
-	}
 }

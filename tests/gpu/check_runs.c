@@ -159,7 +159,7 @@ static void set_up(struct bench *t, const char *module)
 		printf("skipped: %s\n", why);
 		exit(77);
 	}
-	if (t->driver->open(0, 0, &t->dev, why) < 0)
+	if (t->driver->open(0, &(struct driver_limits){0}, &t->dev, why) < 0)
 		die("open", why);
 	driver_planner(t->driver, t->dev, &t->planner);
 	printf("%s, %llu MiB\n", t->planner.info.description,
@@ -259,7 +259,10 @@ int main(int argc, char **argv)
 			return 1;
 		}
 	}
-	printf("%lu cases, %lu runs, %lu of them as graphs, %lu ops right\n", cases, t.runs, t.graphs, t.ops);
+	printf("%lu cases, %lu runs, %lu of them as graphs, %lu ops right; %lu plans with windows\n", cases,
+	       t.runs, t.graphs, t.ops, t.windowed);
+	if (cases >= 20 && t.windowed == 0)
+		die("windows", "no run was planned with them");
 	if (refused ? t.graphs > 0 : cases >= 20 && t.graphs == 0)
 		die("graphs", refused ? "one is told of, though the GPU refuses them"
 		                      : "no run that came again was launched as one");

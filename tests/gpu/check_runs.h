@@ -32,7 +32,7 @@ struct bench {
 	struct planner planner;
 	struct buffer buffers[BUFFERS];
 	uint64_t random;
-	unsigned long runs, ops, graphs;
+	unsigned long runs, ops, graphs, windowed;
 };
 
 /* ---- check_runs.c ---- */

@@ -298,11 +298,13 @@ static void make_chain(struct bench *t, struct chain *c)
 		*run = (struct run){.ops = c->ops[r],
 		                    .n_ops = 1 + (unsigned)below(t, OPS_MAX),
 		                    .lane = 5,
+		                    .room_bytes = below(t, 2) ? 256ull << below(t, 14) : 0,
 		                    .timed = below(t, 3) == 0};
 		for (unsigned i = 0; i < run->n_ops; i++)
 			random_op(t, &run->ops[i], c->dtype);
 		if (plan_run(&t->planner, run) < 0)
 			die("plan", run->error);
+		t->windowed += run->ops[0].cut.has_windows;
 	}
 }
 

@@ -92,15 +92,29 @@ static void run_once(struct bench *t, struct run *run)
 		die("streamed", run->error);
 }
 
-/* Three times: the second run is recorded as a graph. Returns whether they were streamed. */
-static bool run_with(struct bench *t, const struct streamed *s, struct memory *m, int pin)
+/* How the operands reach the GPU. */
+enum way { WHOLE, GROWING, WINDOWS, WINDOWS_OF_PAGEABLE, WAYS };
+
+/* A third of what the operands of the cases take; workspace comes in addition. */
+static uint64_t room_for(const struct run_op *op)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned v = 0; v < op->args.op->n_operands; v++)
+		if (!view_is_absent(&op->args.views[v]))
+			bytes += view_elements(&op->args.views[v]) * dtype_size(op->args.views[v].dtype);
+	return bytes / 3;
+}
+
+/* Three times: the second run is recorded as a graph. */
+static void run_with(struct bench *t, const struct streamed *s, struct memory *m, enum way way)
 {
 	struct run_op op;
 	struct run run = {.ops = &op, .n_ops = 1};
-	bool grows;
 
-	m->pin = pin;
+	m->pin = way == GROWING || way == WINDOWS ? MEMORY_PINNED : MEMORY_PAGEABLE;
 	op = op_of(s, m);
+	run.room_bytes = way >= WINDOWS ? room_for(&op) : 0;
 	if (plan_run(&t->planner, &run) < 0)
 		die("streamed", run.error);
 	for (unsigned round = 0; round < 3; round++) {
@@ -112,13 +126,14 @@ static bool run_with(struct bench *t, const struct streamed *s, struct memory *m
 		run.repeats = round > 0;
 		run_once(t, &run);
 	}
-	grows = op.cut.grows;
-	if (grows)
-		printf("streamed: %s %s by %s in %u parts%s: planned %.0f us, took %.0f\n", s->op,
-		       dtype_name(s->dtype), op.kernel->name, op.cut.n_parts, run.as_graph ? " as a graph" : "",
-		       run.plan_us, run.upload_us + run.compute_us + run.download_us);
+	if (op.cut.grows != (way == GROWING) || op.cut.has_windows != (way >= WINDOWS))
+		die(s->op, "was not planned as it should be");
+	if (way != WHOLE)
+		printf("streamed: %s %s by %s in %u parts%s%s: planned %.0f us, took %.0f\n", s->op,
+		       dtype_name(s->dtype), op.kernel->name, op.cut.n_parts,
+		       way >= WINDOWS ? " with windows" : "", run.as_graph ? " as a graph" : "", run.plan_us,
+		       run.upload_us + run.compute_us + run.download_us);
 	run_forget_plan(&run);
-	return grows;
 }
 
 static void compare(const struct streamed *s, const struct view *y, const char *whole, const char *parts)
@@ -155,13 +170,12 @@ void check_streamed(struct bench *t)
 		for (unsigned v = 0; v < op_first_output(op.args.op); v++)
 			if (!view_is_absent(&op.args.views[v]))
 				fill(t, &op.args.views[v], (char *)m.host + op.args.views[v].offset);
-		for (unsigned streams = 0; streams < 2; streams++) {
-			if (run_with(t, s, &m, streams ? MEMORY_PINNED : MEMORY_PAGEABLE) != streams)
-				die(s->op, streams ? "is not streamed" : "is streamed from pageable memory");
-			if (!streams)
+		for (enum way way = WHOLE; way < WAYS; way++) {
+			run_with(t, s, &m, way);
+			if (way == WHOLE)
 				memcpy(whole, result, bytes);
+			compare(s, y, whole, result);
 		}
-		compare(s, y, whole, result);
 	}
 	t->driver->unpin(m.host);
 	munmap(m.host, MEMORY_BYTES);

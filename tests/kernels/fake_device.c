@@ -28,10 +28,11 @@ static unsigned fake_count(char why[WHY_BYTES])
 	return 1;
 }
 
-static int fake_open(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
+static int fake_open(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
+                     char why[WHY_BYTES])
 {
 	(void)index;
-	(void)threads;
+	(void)limits;
 	*ret_dev = calloc(1, sizeof **ret_dev);
 	if (*ret_dev)
 		return 0;

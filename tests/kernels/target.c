@@ -42,7 +42,7 @@ static unsigned check_one(struct target *t, unsigned index,
 {
 	char why[WHY_BYTES] = "";
 
-	if (t->driver->open(index, 0, &t->dev, why) < 0) {
+	if (t->driver->open(index, &(struct driver_limits){0}, &t->dev, why) < 0) {
 		printf("FAILED to open %s: %s\n", t->name, why);
 		return 1;
 	}

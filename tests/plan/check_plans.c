@@ -417,7 +417,7 @@ static bool check_cpu(const struct choices *o)
 	struct plan_job job;
 	char why[WHY_BYTES];
 
-	if (driver_cpu.open(0, 64, &c.cpu, why) < 0)
+	if (driver_cpu.open(0, &(struct driver_limits){.threads = 64}, &c.cpu, why) < 0)
 		return false;
 	driver_planner(&driver_cpu, c.cpu, &c.planner);
 	check_fresh_pages(&c);
@@ -581,7 +581,7 @@ static int check_module(const struct choices *o)
 		printf("SKIPPED: %s\n", why[0] ? why : "the driver does not tell of its GPU");
 		return 77;
 	}
-	if (module->open(0, 0, &dev, why) < 0) {
+	if (module->open(0, &(struct driver_limits){0}, &dev, why) < 0) {
 		printf("FAILED: %s\n", why);
 		return 1;
 	}

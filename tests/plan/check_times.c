@@ -334,7 +334,7 @@ int main(int argc, char **argv)
 		within = strtod(optarg, NULL);
 	}
 	const char *name = optind < argc ? argv[optind] : "";
-	if (driver_cpu.open(0, 0, &dev, why) < 0)
+	if (driver_cpu.open(0, &(struct driver_limits){0}, &dev, why) < 0)
 		return 2;
 	for (size_t i = 0; i < sizeof timings / sizeof timings[0]; i++)
 		if (strncmp(timings[i].name, name, strlen(name)) == 0)

@@ -150,7 +150,7 @@ static double plan_of(const struct question *q, const struct op_args *args, bool
 		return NAN;
 	run_forget_plan(&run);
 	if (in_host_memory)
-		printf("%s %u ", op.kernel->name, op.cut.grows ? op.cut.n_parts : 1);
+		printf("%s %u ", op.kernel->name, op.cut.grows || op.cut.has_windows ? op.cut.n_parts : 1);
 	return run.plan_us * 1e3;
 }
 

@@ -81,14 +81,17 @@ static unsigned count(char why[WHY_BYTES])
 	return n;
 }
 
-static int open_gpu(unsigned index, unsigned threads, struct device_state **ret_dev, char why[WHY_BYTES])
+static int open_gpu(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
+                    char why[WHY_BYTES])
 {
-	(void)threads;
+	const struct driver_limits one_thread = {.threads = 1};
+
+	(void)limits;
 	if (index == 0 && is_there("no-open")) {
 		snprintf(why, WHY_BYTES, "simulated: all of its memory is taken");
 		return KOPS_E_NOMEM;
 	}
-	return driver_cpu.open(0, 1, ret_dev, why);
+	return driver_cpu.open(0, &one_thread, ret_dev, why);
 }
 
 static void describe(const struct device_state *dev, struct device_info *ret)

@@ -62,7 +62,8 @@ static struct device *open_cpu(uv_loop_t *loop)
 	char why[WHY_BYTES];
 
 	uv_loop_init(loop);
-	assert_int_equal(device_open(loop, "cpu", &driver_cpu, 0, 1, &device, why), 0);
+	assert_int_equal(
+	    device_open(loop, "cpu", &driver_cpu, 0, &(struct driver_limits){.threads = 1}, &device, why), 0);
 	uv_ref((uv_handle_t *)&device->woken); /* as a listener keeps the loop alive */
 	run_until_idle(loop, device);
 	return device;

@@ -148,7 +148,7 @@ static void run_streams(void)
 struct fixture {
 	float host[ELEMENTS], expected[ELEMENTS];
 	struct memory memory;
-	struct run_op op;
+	struct run_op ops[2]; /* of the run: the first, or both */
 	struct run run;
 	uint64_t used; /* elements of the memory */
 };
@@ -164,8 +164,8 @@ static const struct kernel *reference_of(const struct kernel_list *list)
 static void set_up(struct fixture *f, const struct op *op, const struct kernel_list *list)
 {
 	*f = (struct fixture){.memory = {.bytes = sizeof f->host, .pin = MEMORY_PINNED}};
-	f->op = (struct run_op){.args.op = op, .kernel = reference_of(list)};
-	f->run = (struct run){.ops = &f->op, .n_ops = 1};
+	f->ops[0] = (struct run_op){.args.op = op, .kernel = reference_of(list)};
+	f->run = (struct run){.ops = f->ops, .n_ops = 1};
 	f->memory.host = f->host;
 	for (unsigned i = 0; i < ELEMENTS; i++)
 		f->host[i] = f->expected[i] = (float)pick(16);
@@ -174,7 +174,7 @@ static void set_up(struct fixture *f, const struct op *op, const struct kernel_l
 /* Rows may have gaps, lie one behind the other the other way round, or be columns. */
 static void place(struct fixture *f, unsigned v, uint64_t rows, uint64_t cols)
 {
-	struct view *view = &f->op.args.views[v];
+	struct view *view = &f->ops[0].args.views[v];
 	uint64_t pitch = cols + pick(2) * pick(4), lines = rows;
 
 	*view = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {rows, cols}, .space = &f->memory};
@@ -197,49 +197,60 @@ static void place(struct fixture *f, unsigned v, uint64_t rows, uint64_t cols)
 
 static uint64_t bytes_of(const struct fixture *f, unsigned v)
 {
-	return view_elements(&f->op.args.views[v]) * sizeof(float);
+	return view_elements(&f->ops[0].args.views[v]) * sizeof(float);
+}
+
+static void enqueue_part(struct stage *stage)
+{
+	const struct run *run = stage->run;
+	struct op_args args;
+	struct task *t;
+
+	assert_int_equal(stage_begin_part(stage, run->next_op, run->next_part, &args), 0);
+	t = add_task(stage->stream, COMPUTE);
+	t->args = args;
+	t->op = &run->ops[run->next_op];
+	t->part = run->next_part;
+	assert_int_equal(stage_end_part(stage, run->next_op, run->next_part), 0);
 }
 
 /* As a driver does it, in slices of some parts. */
 static void enqueue(struct fixture *f, struct stage *stage)
 {
-	uint32_t part = 0, n = f->op.cut.n_parts;
+	bool begins = true;
 
-	while (part < n) {
-		uint32_t end = part + 1 + (uint32_t)pick(n);
+	assert_true(stage->streams != stage->has_windows);
+	do {
+		uint32_t left = 1 + (uint32_t)pick(f->ops[0].cut.n_parts);
 
 		assert_int_equal(stage_begin_slice(stage), 0);
-		if (part == 0)
+		if (begins)
 			assert_int_equal(stage_upload_all(stage), 0);
-		assert_true(stage->streams);
-		for (; part < n && part < end; part++) {
-			struct op_args args;
-			struct task *t;
-
-			assert_int_equal(stage_begin_part(stage, 0, part, &args), 0);
-			t = add_task(stage->stream, COMPUTE);
-			t->args = args;
-			t->op = &f->op;
-			t->part = part;
-			assert_int_equal(stage_end_part(stage, 0, part), 0);
+		begins = false;
+		while (left-- > 0 && !run_is_through(&f->run)) {
+			enqueue_part(stage);
+			run_advance(&f->run);
 		}
-		if (part == n)
+		if (run_is_through(&f->run))
 			assert_int_equal(stage_download_all(stage), 0);
 		assert_int_equal(stage_end_slice(stage), 0);
-	}
+	} while (!run_is_through(&f->run));
 }
 
 static void check(struct fixture *f)
 {
 	const struct direct_limits none = {0, 0};
-	struct op_args args = f->op.args;
 	struct stage *stage;
 	struct task *t;
 	uint64_t bytes;
 
-	for (unsigned v = 0; v < args.op->n_operands; v++)
-		args.views[v].data = (char *)f->expected + args.views[v].offset;
-	args.op->reference(&args);
+	for (unsigned i = 0; i < f->run.n_ops; i++) {
+		struct op_args args = f->run.ops[i].args;
+
+		for (unsigned v = 0; v < args.op->n_operands; v++)
+			args.views[v].data = (char *)f->expected + args.views[v].offset;
+		args.op->reference(&args);
+	}
 	memset(streams, 0, sizeof streams);
 	bytes_up = bytes_down = 0;
 	assert_int_equal(stage_new(&f->run, &stage), 0);
@@ -268,8 +279,8 @@ static bool cut(struct fixture *f)
 {
 	char why[WHY_BYTES];
 
-	assert_int_equal(op_check(&f->op.args, why), 0);
-	return op_cut_growing(&f->op.args, 2 + (unsigned)pick(12), pick(2) ? 1 : 3, &f->op.cut);
+	assert_int_equal(op_check(&f->ops[0].args, why), 0);
+	return op_cut_growing(&f->ops[0].args, 2 + (unsigned)pick(12), pick(2) ? 1 : 3, &f->ops[0].cut);
 }
 
 static void products_are_right(void **state)
@@ -282,7 +293,7 @@ static void products_are_right(void **state)
 		uint64_t m = 1 + pick(20), n = 1 + pick(20), k = 1 + pick(20);
 
 		set_up(&f, op_by_name("gemm"), &gemm_cpu_kernels);
-		f.op.args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
+		f.ops[0].args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
 		place(&f, 0, m, k);
 		place(&f, 1, k, n);
 		place(&f, 2, m, n);
@@ -290,7 +301,7 @@ static void products_are_right(void **state)
 			continue;
 		check(&f);
 		assert_int_equal(bytes_up, bytes_of(&f, 0) + bytes_of(&f, 1) +
-		                               (f.op.args.params.gemm.beta != 0 ? bytes_of(&f, 2) : 0));
+		                               (f.ops[0].args.params.gemm.beta != 0 ? bytes_of(&f, 2) : 0));
 		assert_int_equal(bytes_down, bytes_of(&f, 2));
 	}
 }
@@ -310,10 +321,62 @@ static void sums_are_right(void **state)
 		for (unsigned v = 0; v < 3; v++)
 			place(&f, v, rows, cols);
 		if (in_place)
-			f.op.args.views[2] = f.op.args.views[0];
+			f.ops[0].args.views[2] = f.ops[0].args.views[0];
 		if (!cut(&f))
 			continue;
 		check(&f);
+		assert_int_equal(bytes_down, bytes_of(&f, 2));
+	}
+}
+
+/* A cut of the op with windows, as fine as any. */
+static bool cut_to_windows(struct run_op *op)
+{
+	uint32_t counts[PART_AXES_MAX];
+	char why[WHY_BYTES];
+
+	assert_int_equal(op_check(&op->args, why), 0);
+	for (unsigned axis = 0; axis < PART_AXES_MAX; axis++)
+		counts[axis] = 1 + (uint32_t)pick(5);
+	if (!op_cut_grid(&op->args, counts, 1 + (uint32_t)pick(4), &op->cut) || op->cut.n_parts > 60)
+		return false;
+	op->cut.has_windows = true;
+	return true;
+}
+
+static double bytes_moved(const struct fixture *f, unsigned v)
+{
+	return op_cut_moves(&f->ops[0].args, &f->ops[0].cut, v) * (double)bytes_of(f, v);
+}
+
+/* Then their sum with the first operand, in place, if that has its shape. */
+static void products_by_windows_are_right(void **state)
+{
+	static struct fixture f;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (unsigned round = 0; round < 3000; round++) {
+		uint64_t m = 1 + pick(12), n = 1 + pick(12), k = pick(2) ? n : 1 + pick(12);
+
+		set_up(&f, op_by_name("gemm"), &gemm_cpu_kernels);
+		f.ops[0].args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
+		place(&f, 0, m, k);
+		place(&f, 1, k, n);
+		place(&f, 2, m, n);
+		f.ops[1] = (struct run_op){
+		    .args = {.op = op_by_name("add"),
+		             .views = {f.ops[0].args.views[2], f.ops[0].args.views[0], f.ops[0].args.views[2]}},
+		    .kernel = reference_of(&add_cpu_kernels)};
+		if (!cut_to_windows(&f.ops[0]) || (k == n && !cut_to_windows(&f.ops[1])))
+			continue;
+		f.run.n_ops = k == n ? 2 : 1;
+		check(&f);
+		if (f.run.n_ops > 1)
+			continue;
+		/* What chunks share is moved again for each of them, and nothing else. */
+		assert_true((double)bytes_up <= bytes_moved(&f, 0) + bytes_moved(&f, 1) +
+		                                    f.ops[0].args.params.gemm.beta * (double)bytes_of(&f, 2));
 		assert_int_equal(bytes_down, bytes_of(&f, 2));
 	}
 }
@@ -349,14 +412,15 @@ static const struct kernel_list *kernels_of(const struct op *op)
 struct planned {
 	double us;
 	struct op_cut cut;
+	uint64_t device_bytes;
 };
 
-/* Products of f32, one behind the other, from and to this memory. */
-static struct planned plan_products(unsigned n_ops, uint64_t n, struct memory *memory)
+/* Products of f32, one behind the other, from and to this memory, on a device of so many bytes. */
+static struct planned plan_products_on(uint64_t device_bytes, unsigned n_ops, uint64_t n, struct memory *memory)
 {
 	const struct planner planner = {.kernels = kernels_of,
 	                                .dev = memory->owner,
-	                                .info = {.memory_bytes = 1ull << 40,
+	                                .info = {.memory_bytes = device_bytes,
 	                                         .run_us = 15,
 	                                         .op_us = 3,
 	                                         .kept_workspace_max_bytes = UINT64_MAX,
@@ -382,9 +446,14 @@ static struct planned plan_products(unsigned n_ops, uint64_t n, struct memory *m
 		assert_int_equal(op_check(&both[i].args, why), 0);
 	}
 	assert_int_equal(plan_run(&planner, &run), 0);
-	planned = (struct planned){run.plan_us, both[0].cut};
+	planned = (struct planned){run.plan_us, both[0].cut, run.device_bytes};
 	run_forget_plan(&run);
 	return planned;
+}
+
+static struct planned plan_products(unsigned n_ops, uint64_t n, struct memory *memory)
+{
+	return plan_products_on(1ull << 40, n_ops, n, memory);
 }
 
 static void large_products_are_planned_to_stream(void **state)
@@ -437,14 +506,55 @@ static void parts_of_streamed_runs_are_short(void **state)
 	}
 }
 
+/* On a device a sixth of their size the uploads of 65536x65536 take less time than 2.8 s of computing. */
+static void products_larger_than_the_device_are_planned(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 40, .pin = MEMORY_PINNED};
+	const double compute_us = 2 * 65536.0 * 65536 * 65536 / 200e6, room = 16.0 * (1 << 30);
+
+	(void)state;
+	whole_only = false;
+	flops_per_ns = 200e3;
+	for (unsigned n_ops = 1; n_ops <= 2; n_ops++) {
+		struct planned p = plan_products_on((uint64_t)room, n_ops, 65536, &memory);
+
+		assert_true(p.cut.has_windows && (double)p.device_bytes <= room);
+		assert_true(p.us < 1.1 * compute_us * n_ops && p.cut.share * p.us <= PART_US * n_ops);
+	}
+}
+
+/* However little the device has, if a part of the least size fits. */
+static void any_product_fits(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 40, .pin = MEMORY_PINNED};
+	unsigned n_windows = 0;
+
+	(void)state;
+	random_state = seed_of_run();
+	whole_only = false;
+	flops_per_ns = 1;
+	for (unsigned round = 0; round < 300; round++) {
+		uint64_t n = 16 + pick(400), bytes = (2 + pick(30)) << 12;
+		struct planned p = plan_products_on(bytes, 1 + (unsigned)pick(2), n, &memory);
+
+		memory.pin = pick(2) ? MEMORY_PINNED : MEMORY_PAGEABLE;
+		assert_true(p.device_bytes <= bytes);
+		n_windows += p.cut.has_windows;
+	}
+	assert_true(n_windows > 100);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(products_are_right),
 	    cmocka_unit_test(sums_are_right),
+	    cmocka_unit_test(products_by_windows_are_right),
 	    cmocka_unit_test(large_products_are_planned_to_stream),
 	    cmocka_unit_test(other_runs_are_planned_as_a_whole),
 	    cmocka_unit_test(parts_of_streamed_runs_are_short),
+	    cmocka_unit_test(products_larger_than_the_device_are_planned),
+	    cmocka_unit_test(any_product_fits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,198 @@
+#include "plan/fit.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "plan/choose.h"
+#include "plan/estimate.h"
+#include "plan/window.h"
+
+#define DIMS       (PART_AXES_MAX + 1) /* the op's part axes, and behind them its steps */
+#define ROUNDS_MAX 32
+
+/* A way to cut an op. */
+struct attempt {
+	uint32_t counts[DIMS]; /* about so many chunks along each axis */
+	struct op_cut cut;
+	uint64_t bytes;
+	double us, longest_us;
+};
+
+struct fitting {
+	const struct planner *p;
+	struct run_op *op;
+	uint64_t room;
+	struct attempt best;
+};
+
+static bool is_suitable(const struct fitting *f, const struct attempt *a)
+{
+	return a->bytes <= f->room && a->longest_us <= PART_US &&
+	       a->cut.carried_bytes <= f->p->info.carried_max_bytes;
+}
+
+/* False: it cannot be cut like that. */
+static bool attempt(const struct fitting *f, const uint32_t counts[DIMS], struct attempt *ret)
+{
+	const struct op_args *args = &f->op->args;
+
+	memcpy(ret->counts, counts, sizeof ret->counts);
+	if (!op_cut_grid(args, counts, counts[args->op->n_part_axes], &ret->cut))
+		return false;
+	ret->cut.has_windows = true;
+	ret->bytes = window_lay_out(args, &ret->cut, NULL) +
+	             layout_aligned(window_workspace(f->op->kernel, args, &ret->cut)) +
+	             layout_aligned(ret->cut.carried_bytes);
+	ret->us = estimate_windows(f->p, f->op->kernel, args, &ret->cut, &ret->longest_us);
+	return true;
+}
+
+/* How far it is from what fits, as a factor. */
+static double excess(const struct fitting *f, const struct attempt *a)
+{
+	return fmax((double)a->bytes / (double)f->room, 1) * fmax(a->longest_us / PART_US, 1);
+}
+
+/* Cuts the axis more finely that helps most. Returns false if no axis can be. */
+static bool refine(const struct fitting *f, struct attempt *a)
+{
+	unsigned n_dims = f->op->args.op->n_part_axes + 1;
+	struct attempt best = {.us = INFINITY};
+
+	for (unsigned d = 0; d < n_dims; d++) {
+		uint32_t counts[DIMS];
+		struct attempt next;
+
+		memcpy(counts, a->counts, sizeof counts);
+		counts[d] *=
+		    counts[d] == 1 ? 4 : 2; /* two places of half of it would take as much room as all of it */
+		if (!attempt(f, counts, &next) || next.cut.n_parts <= a->cut.n_parts)
+			continue;
+		if (isinf(best.us) || excess(f, &next) < excess(f, &best) ||
+		    (excess(f, &next) <= excess(f, &best) && next.us < best.us))
+			best = next;
+	}
+	if (isinf(best.us))
+		return false;
+	*a = best;
+	return true;
+}
+
+/* Takes a cut that fits and is faster, and whose parts the kernel takes. */
+static bool keep_better(struct fitting *f, const uint32_t counts[DIMS])
+{
+	struct attempt a;
+
+	if (!attempt(f, counts, &a) || !is_suitable(f, &a) || a.us >= f->best.us ||
+	    !window_suits(f->op->kernel, &f->op->args, &a.cut))
+		return false;
+	f->best = a;
+	return true;
+}
+
+/* Tries the neighbours of the best cut: twice as many chunks of an axis, half as many, or one of each. */
+static bool improve(struct fitting *f)
+{
+	unsigned n_dims = f->op->args.op->n_part_axes + 1;
+	uint32_t from[DIMS];
+	bool better = false;
+
+	memcpy(from, f->best.counts, sizeof from);
+	for (unsigned more = 0; more <= n_dims; more++)
+		for (unsigned less = 0; less <= n_dims; less++) {
+			uint32_t counts[DIMS];
+
+			memcpy(counts, from, sizeof counts);
+			if (more < n_dims)
+				counts[more] *= 2;
+			if (less < n_dims)
+				counts[less] = (counts[less] + 1) / 2;
+			better |= memcmp(counts, from, sizeof counts) != 0 && keep_better(f, counts);
+		}
+	return better;
+}
+
+/* The coarsest cut of which all bytes fit: begins with the op as a whole. */
+static bool find_room(const struct fitting *f, struct attempt *ret)
+{
+	uint32_t counts[DIMS];
+
+	for (unsigned d = 0; d < DIMS; d++)
+		counts[d] = 1;
+	if (!attempt(f, counts, ret))
+		return false;
+	while (ret->bytes > f->room)
+		if (!refine(f, ret))
+			return false;
+	return true;
+}
+
+/* The best cut for the op's kernel. */
+static bool find(struct fitting *f)
+{
+	struct attempt a;
+
+	f->best.us = INFINITY;
+	if (!find_room(f, &a))
+		return false;
+	while (!is_suitable(f, &a))
+		if (!refine(f, &a))
+			return false;
+	if (!keep_better(f, a.counts))
+		return false;
+	for (unsigned round = 0; round < ROUNDS_MAX && improve(f); round++)
+		;
+	return true;
+}
+
+/* Chooses the kernel for parts of a cut: they may have a faster one than the whole. */
+static bool choose_for(struct fitting *f, const struct op_cut *cut)
+{
+	struct op_args whole, part;
+
+	window_args(&f->op->args, cut, 0, NULL, NULL, &whole);
+	op_part(&whole, cut, 0, &part);
+	return choose_kernel(f->p, f->op, &part, true) == 0;
+}
+
+/* First for parts of which any size fits, then for those that are best. */
+static bool choose_and_find(struct fitting *f)
+{
+	const struct kernel *first;
+	struct fitting second;
+	struct run_op before;
+	struct attempt a;
+
+	if (!find_room(f, &a) || !choose_for(f, &a.cut) || !find(f))
+		return false;
+	first = f->op->kernel;
+	before = *f->op;
+	second = *f;
+	if (!choose_for(&second, &f->best.cut) || f->op->kernel == first || !find(&second) ||
+	    second.best.us >= f->best.us) {
+		*f->op = before;
+		return true;
+	}
+	*f = second;
+	return true;
+}
+
+bool fit_op(const struct planner *p, struct run *run, unsigned i, uint64_t bytes)
+{
+	struct run_op *op = &run->ops[i], before = *op;
+	struct fitting f = {.p = p, .op = op, .room = bytes};
+
+	if (op_is_empty(&op->args)) {
+		op->cut.has_windows = true;
+		return true;
+	}
+	if (!choose_and_find(&f)) {
+		*op = before;
+		return false;
+	}
+	op->cut = f.best.cut;
+	op->cut.share = f.best.longest_us / f.best.us;
+	op->plan_us = f.best.us;
+	op->together = 1;
+	return true;
+}
