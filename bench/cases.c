@@ -49,7 +49,7 @@ static void random_shape(const struct operation *op, const struct bench_span *sp
 	*ret = (struct bench_shape){.text = ""};
 	do {
 		all = 1;
-		for (size_t i = 0; i < bench_extents(op); i++) {
+		for (size_t i = 0; i < op->bench.n_extents; i++) {
 			ret->extents[i] = random_extent(random, span->low[i], span->high[i], even ? 16 : 1);
 			all *= ret->extents[i];
 		}

@@ -75,7 +75,7 @@ static int cache_rate(struct bench *b, uint64_t cache_bytes, double *ret_gbytes)
 /* Returns false for tensor cores, whose ceiling is not the FMA rate. */
 static bool counts_fma(const struct bench *b)
 {
-	kops_precision precision = b->cli->flags.op.precision;
+	kops_precision precision = b->cli->flags.precision;
 
 	return (b->dtype == KOPS_F32 || b->dtype == KOPS_F64) && precision != KOPS_PRECISION_TF32 &&
 	       precision != KOPS_PRECISION_BF16;

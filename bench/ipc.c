@@ -102,7 +102,7 @@ static int make_jobs(struct ipc *ipc)
 		    (rc = kops_job_new(k, &options, &ipc->jobs[i])) < 0)
 			return rc;
 		kops_view vc = kops_matrix(c, 0, KOPS_F32, ipc->size, ipc->size, 0);
-		rc = kops_job_gemm(ipc->jobs[i], 1, va, vb, 0, vc, ipc->cli->flags.op.precision,
+		rc = kops_job_gemm(ipc->jobs[i], 1, va, vb, 0, vc, ipc->cli->flags.precision,
 		                   ipc->cli->flags.op.kernel);
 		if (rc < 0)
 			return rc;

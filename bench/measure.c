@@ -33,7 +33,7 @@ static struct step step_on(const struct measuring *r, size_t set)
 	struct step step = operands_step(r->operands, set);
 
 	step.set.kernel = r->what->kernel;
-	step.set.precision = r->b->cli->flags.op.precision;
+	step_set_precision(&step, r->b->cli->flags.precision);
 	return step;
 }
 

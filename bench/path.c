@@ -96,7 +96,7 @@ static int make_operands(struct path *p, const struct kind *kind, struct operand
 	struct bench_shape shape = {.text = ""};
 	struct step step;
 
-	for (size_t i = 0; i < bench_extents(op); i++)
+	for (size_t i = 0; i < op->bench.n_extents; i++)
 		shape.extents[i] = kind->size;
 	p->bench.host = !kind->resident;
 	int rc = bench_shape_step(op, kind->dtype, &shape, &step, p->bench.why);
@@ -112,7 +112,6 @@ static int make_job(struct path *p, const struct operands *operands, const struc
 	for (unsigned i = 0; i < kind->ops && rc == 0; i++) {
 		struct step step = operands_step(operands, i % operands->n_sets);
 
-		step.set.precision = KOPS_PRECISION_F32;
 		rc = step_enqueue(*ret_job, &step);
 	}
 	return rc;

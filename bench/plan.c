@@ -121,7 +121,7 @@ static void fill_head(struct bench_plan *p)
 	bench_put(head->op, sizeof(head->op), p->op->name);
 	head->counts_flops = p->op->bench.counts_flops;
 	bench_put(head->dtype, sizeof(head->dtype), element_type_name(b->dtype));
-	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.op.precision]);
+	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.precision]);
 	bench_put(head->device, sizeof(head->device), b->device->name);
 	bench_put(head->description, sizeof(head->description), b->device->description);
 	head->seed = b->seed;
@@ -138,16 +138,15 @@ static void settle_widths(struct bench_plan *p)
 			p->widths.kernel = (int)fmax(p->widths.kernel, (double)strlen(p->kernels.names[i]));
 }
 
-/* Chooses the peer: a kernel of the op, such as the vendor's, or a copy. */
+/* Chooses the peer: a kernel of a library that others know, or else, for ops judged by bytes, a copy. */
 static void settle_peer(struct bench_plan *p)
 {
+	static const char *const libraries[] = {"cublas", "openblas"};
 	const struct bench *b = &p->bench;
-	const struct bench_cases *cases = &p->op->bench;
-	const char *peer = strcmp(b->kind, "cpu") == 0 ? cases->peer_cpu : cases->peer_gpu;
 
-	if (peer)
-		p->peer = bench_kernel_find(b->info, b->kind, p->op->name, peer);
-	p->peer_is_copy = peer == NULL && p->op != operation_by_name("copy");
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]) && !p->peer; i++)
+		p->peer = bench_kernel_find(b->info, b->kind, p->op->name, libraries[i]);
+	p->peer_is_copy = !p->peer && !p->op->bench.counts_flops && p->op != operation_by_name("copy");
 }
 
 int plan_prepare(struct bench_plan *p)

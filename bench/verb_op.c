@@ -66,6 +66,12 @@ static const struct option_row options[] = {
 	"\n"                                                                                                   \
 	"Examples:\n"
 
+#define EXAMPLES                                                                                               \
+	"  kops-bench %s 4096 --kernel all\n"                                                                  \
+	"  kops-bench %s --table seed --kernel all --csv > %s.csv\n"                                           \
+	"  kops-bench %s 1024,2048 --host --json\n"                                                            \
+	"  kops-bench %s --random 200 --seed 1 --csv > %s-choice.csv\n"
+
 #define HELP_BYTES 4096 /* for an op's help, most of which is the text above */
 
 const struct command *bench_command(const struct operation *op)
@@ -74,13 +80,11 @@ const struct command *bench_command(const struct operation *op)
 		struct command command;
 		char summary[128], help[HELP_BYTES];
 	} all[OPERATIONS], *next = all;
-	const struct bench_cases *cases = &op->bench;
-	char example[64];
+	const char *name = op->name;
 
-	snprintf(next->summary, sizeof(next->summary), "speed of the kernels for %s", cases->what);
-	snprintf(example, sizeof(example), "  kops-bench %s 4096 --kernel all\n", op->name);
-	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP "%s", bench_shape_form(op),
-	         cases->examples ? cases->examples : example);
+	snprintf(next->summary, sizeof(next->summary), "speed of the kernels for %s", op->verb.summary);
+	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP EXAMPLES, op->bench.form, name, name,
+	         name, name, name, name);
 	next->command = (struct command){
 	    .name = op->name,
 	    .op = op->name,

@@ -486,7 +486,7 @@ void kops_job_free(kops_job *job);
  *   c          [batch,] M, N
  *   alpha      a factor of the product
  *   beta       a factor of the old c
- *   precision  what kernels may do to f32 operands; f32 (0), ieee (1), tf32 (2) or bf16 (3)
+ *   precision  what kernels may do to f32 operands (ieee: FMA only); f32 (0), ieee (1), tf32 (2) or bf16 (3)
  * All of one type: f32, f64, f16 or bf16. c must not overlap a or b. With beta 0, c is not read, so NaN in it
  * does no harm. With alpha 0, a and b are not read. With K 0, c = beta * c. Products of f16 and bf16 are summed
  * in f32. If the type is not f64, alpha and beta are rounded to f32. Finite ones beyond its range are refused;

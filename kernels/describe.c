@@ -92,6 +92,7 @@ static void put_attribute(const struct op_attribute *a)
 	put_number("min", a->min);
 	put_number("max", a->max);
 	put_number("default", a->otherwise);
+	printf("\"of_old\": %s, ", a->is_of_old ? "true" : "false");
 	fputs("\"choices\": [", stdout);
 	for (unsigned i = 0; i < a->n_choices; i++) {
 		fputs(i ? ", " : "", stdout);
@@ -104,10 +105,13 @@ static void put_attribute(const struct op_attribute *a)
 
 static void put_op(const struct op *op)
 {
+	static const char *const axes[] = {[AXIS_NONE] = "", [AXIS_KEPT] = "kept", [AXIS_DROPPED] = "dropped"};
+
 	fputs("{", stdout);
 	put_member("name", op->name);
 	put_member("about", op->about);
 	put_member("notes", op->notes);
+	put_member("last_axis", axes[op->last_axis]);
 	fputs("\"operands\": [", stdout);
 	for (unsigned i = 0; i < op->n_operands; i++) {
 		fputs(i ? ",\n  " : "", stdout);

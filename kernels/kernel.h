@@ -112,6 +112,7 @@ struct op_attribute {
 	enum attribute_type type;
 	uint16_t offset;  /* within op_args.params */
 	bool takes_nan;   /* NUMBER */
+	bool is_of_old;   /* NUMBER: a factor of what an updated output holds, which 0 leaves out */
 	double min, max;  /* NUMBER and COUNT, both included */
 	double otherwise; /* default value. CHOICE: the index */
 	const char *const *choices;
@@ -155,6 +156,12 @@ struct part_axis {
 	bool keeps_stride;
 };
 
+/*
+ * How an op works along the last axis of its first input, so that a client may let another axis stand there:
+ * not in a way of its own, or with an output that has that axis too, or with one that does not.
+ */
+enum op_axis { AXIS_NONE, AXIS_KEPT, AXIS_DROPPED };
+
 struct op {
 	const char *name;
 	const char *title; /* for lists: "softmax over the last axis" */
@@ -164,6 +171,7 @@ struct op {
 	unsigned n_operands; /* at most OP_OPERANDS_MAX */
 	const struct op_attribute *attributes;
 	unsigned n_attributes;
+	enum op_axis last_axis;
 	const struct part_axis *part_axes; /* best first */
 	unsigned n_part_axes;
 	/*
@@ -232,8 +240,15 @@ struct op {
 	bool (*large_sample)(kops_dtype dtype, struct op_args *args);
 	/* Returns the largest |y - reference| of a correct kernel on either sample filled from [-1, 1]. */
 	double (*tolerance)(const struct op_args *args);
-	/* The shapes of the first input that kops-bench measures: "64x1024,…", rows and columns, the first one
-	 * small. NULL: rows of 1024, from few to 4 GB of operands. */
+	/*
+	 * How tools name the size of a problem, "MxNxK", with at most three extents, and what inputs have that
+	 * size: sets their ranks and extents. NULL: ROWSxCOLUMNS, the shape of every required input.
+	 */
+	const char *size_form;
+	void (*of_size)(const uint64_t *extents, struct op_args *args);
+	bool counts_flops; /* people judge its speed by FLOPs, not by bytes */
+	/* The sizes that kops-bench measures: "64x1024,…", the first one small. NULL: rows of 1024, from few to
+	 * 4 GB of operands. */
 	const char *bench_shapes;
 };
 

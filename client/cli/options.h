@@ -48,10 +48,8 @@ struct described_setting {
 
 /* Settings of an op, from a verb's options or a job file. All zero: nothing was given. */
 struct settings {
-	struct opt_real alpha, beta;
-	kops_precision precision;
 	const char *kernel;
-	struct described_setting attributes[SETTINGS_ATTRIBUTES_MAX]; /* those without a member above */
+	struct described_setting attributes[SETTINGS_ATTRIBUTES_MAX]; /* in the order of the op's description */
 };
 
 struct flags {
@@ -63,7 +61,8 @@ struct flags {
 	bool trans_a, trans_b;
 	kops_dtype dtype; /* 0: not given */
 	kops_priority priority;
-	uint32_t timeout_ms; /* 0: libkops' default */
+	kops_precision precision; /* of ops that have such an attribute; for verbs that take any op */
+	uint32_t timeout_ms;      /* 0: libkops' default */
 	uint32_t interval_ms;
 	unsigned sort; /* enum top_sort */
 	/* trace */
@@ -132,7 +131,7 @@ struct option_row {
 	OPTION("dtype", 0, "TYPE", dtype, dtype,                                                               \
 	       "f32, f64, f16, bf16, i32, c64 or c128; default: what the .npy says, f32 for .bin")
 #define OPTION_PRECISION                                                                                       \
-	OPTION("precision", 0, "P", precision, op.precision,                                                   \
+	OPTION("precision", 0, "P", precision, precision,                                                      \
 	       "f32 (default), ieee (FMA only), tf32 or bf16: what a kernel may do to f32 input")
 /* For verbs that compute; OPTIONS_JOB: for one op. */
 #define OPTIONS_RUN                                                                                            \

@@ -42,6 +42,7 @@ static const struct op_attribute attributes[] = {
      .type = ATTRIBUTE_NUMBER,
      .offset = offsetof(struct gemm_params, beta),
      .takes_nan = true,
+     .is_of_old = true,
      .min = -(double)INFINITY,
      .max = (double)INFINITY,
      .about = "a factor of the old c"},
@@ -51,7 +52,7 @@ static const struct op_attribute attributes[] = {
      .otherwise = KOPS_PRECISION_F32,
      .choices = precisions,
      .n_choices = sizeof precisions / sizeof precisions[0],
-     .about = "what kernels may do to f32 operands"},
+     .about = "what kernels may do to f32 operands (ieee: FMA only)"},
 };
 
 static uint64_t rows_of(const struct view *v)
@@ -80,6 +81,19 @@ static void shape(const struct op_args *args, struct op_shape *ret)
 	rules_take_shape(c, ret);
 	ret->rank = is_batch ? 4 : 3;
 	ret->extents[ret->rank - 1] = cols_of(a);
+}
+
+static void set_matrix(struct view *v, uint64_t rows, uint64_t cols)
+{
+	v->rank = 2;
+	v->shape[0] = rows;
+	v->shape[1] = cols;
+}
+
+static void of_size(const uint64_t *mnk, struct op_args *args)
+{
+	set_matrix(&args->views[A], mnk[0], mnk[2]);
+	set_matrix(&args->views[B], mnk[2], mnk[1]);
 }
 
 static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
@@ -374,7 +388,7 @@ static const struct part_axis part_axes[] = {
 
 const struct op op_gemm = {
     .name = "gemm",
-    .title = "matrix product",
+    .title = "products of matrices",
     .about = "c = alpha * a * b + beta * c",
     .notes =
         "With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K 0, "
@@ -401,4 +415,9 @@ const struct op op_gemm = {
     .sample = sample,
     .large_sample = large_sample,
     .tolerance = tolerance,
+    .size_form = "MxNxK",
+    .of_size = of_size,
+    .counts_flops = true,
+    .bench_shapes = "128x128x1024,256x256x1024,512x512x1024,1024x1024x1024,2048x2048x1024,4096x4096x1024,"
+                    "8192x8192x1024,16384x16384x1024",
 };

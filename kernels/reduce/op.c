@@ -259,6 +259,7 @@ const struct op op_reduce = {
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,
     .n_attributes = sizeof attributes / sizeof attributes[0],
+    .last_axis = AXIS_DROPPED,
     .part_axes = part_axes,
     .n_part_axes = sizeof part_axes / sizeof part_axes[0],
     .passes = 1,

@@ -72,6 +72,9 @@ class Ops(PythonTest):
         for _ in range(4):  # the same arrays, in other places
             self.near(self.kops.layer_norm(x, w, out=out), with_weight, 16)
             self.near(self.kops.layer_norm(x, bias=w, out=out), with_bias, 16)
+        tall, tall_norm = x.T, norm(x, w).T
+        for out in None, self.poisoned((4, 3)):
+            self.near(self.kops.layer_norm(tall, w, axis=0, out=out), tall_norm, 16)
         self.assertIs(self.kops.layer_norm(x, out=x), x)
         self.near(self.kops.layer_norm(np.full((2, 1), 7, np.float32), bias=np.ones(1, np.float32)), np.ones((2, 1)), 0)
         self.assertEqual(self.kops.layer_norm(np.empty((0, 4), np.float32), w).shape, (0, 4))
@@ -201,6 +204,17 @@ class Ops(PythonTest):
             self.near(self.kops.softmax(x, axis, scale=scale, log=log), expected, 4, f"{shape} {axis}")
             self.near(self.kops.softmax(x, axis, scale=scale, log=log, out=x), expected, 4, f"in place {shape} {axis}")
 
+    def test_reduce_along_every_axis(self):
+        for _ in range(harness.count(400, 30)):
+            shape = tuple(self.random.choice([1, 2, 7, 33]) for _ in range(self.random.randrange(1, 5)))
+            x, axis = self.some_view(shape, np.float32), self.random.randrange(-len(shape), len(shape))
+            kind, keepdims = self.random.choice(["sum", "max", "mean"]), self.random.random() < 0.5
+            expected = np.asarray(getattr(x.astype(np.float64), kind)(axis, keepdims=keepdims))
+            self.near(self.kops.reduce(x, kind, axis, keepdims=keepdims), expected, 8, f"{shape} {axis} {keepdims}")
+            out = self.poisoned(expected.shape)
+            self.assertIs(self.kops.reduce(x, kind, axis, keepdims=keepdims, out=out), out)
+            self.near(out, expected, 8, f"out, {shape} {axis} {keepdims}")
+
     def test_integers_and_complex_numbers_are_moved(self):
         for dtype in np.int32, np.complex64, np.complex128:
             x = self.random_bits((3, 20, 33), dtype)
@@ -281,13 +295,16 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "kernel", self.kops.matmul, a, a.T, kernel="none such")
         self.fails(TypeError, "kernel is 3; it must be a string", self.kops.matmul, a, a.T, kernel=3)
         whole, job = np.ones((3, 3), np.int32), self.kops.job()
-        job.softmax(whole)
+        job.matmul(whole, whole)
         for call in (lambda: self.kops.softmax(whole), lambda: self.kops.reduce(whole), lambda: self.kops.add(whole, whole),
-                     lambda: self.kops.matmul(whole, whole), job.run):
+                     lambda: self.kops.matmul(whole, whole), lambda: self.kops.job().softmax(whole), job.run):
             self.fails(kops.DtypeError, "x.astype(numpy.float32)", call)
         self.fails(kops.ShapeError, "no axis 2", self.kops.softmax, a, 2)
         self.fails(kops.ShapeError, "axes", self.kops.softmax, np.zeros((1,) * 5, "f"))
-        self.fails(kops.ArgumentError, "reduction", self.kops.reduce, a, "product")
+        self.fails(kops.ArgumentError, "there is no kind 'product': it is one of sum, max, mean", self.kops.reduce, a, "product")
+        self.fails(kops.ArgumentError, "there is no kind 1", self.kops.reduce, a, 1)
+        self.fails(kops.ShapeError, "no axis -1", self.kops.softmax, np.float32(1))
+        self.fails(kops.ShapeError, "out has shape", self.kops.reduce, a, out=self.kops.empty((3, 1)))
         self.fails(kops.ArgumentError, "verlap", self.kops.matmul, a[:, :3], a[:, 1:], out=a[:, :3])
         x = self.numbers((4, 4))
         self.fails(kops.ArgumentError, "overlap", self.kops.matmul, x, x[::-1], out=x)

@@ -130,7 +130,7 @@ static int parse_setting(struct line *line, struct jobfile_value *value, char *w
 	char *text = strchr(word, '=');
 
 	*text++ = '\0';
-	if (op && op->accumulates && strcmp(word, "c") == 0) {
+	if (op && op->accumulates && strcmp(word, op->accumulates) == 0) {
 		value->has_old = true;
 		return look_up(line, text, &value->old);
 	}
@@ -168,10 +168,10 @@ static int parse_op(struct line *line, struct jobfile_value *value)
 	if (n < required)
 		return why_invalid(line->why, "%s takes %u operand%s, got %u", value->op->name, required,
 		                   required == 1 ? "" : "s", n);
-	const char *setting =
-	    value->op->accumulates && !value->has_old ? value->op->needs_old(&value->flags.op) : NULL;
+	const char *setting = value->has_old ? NULL : operation_needs_old(value->op, &value->flags.op);
 	if (setting)
-		return why_invalid(line->why, "%s= needs c=NAME, the matrix that it multiplies", setting);
+		return why_invalid(line->why, "%s= needs %s=NAME, the matrix that it multiplies", setting,
+		                   value->op->accumulates);
 	return 0;
 }
 

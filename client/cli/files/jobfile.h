@@ -26,7 +26,7 @@ struct jobfile_value {
 	const struct operation *op; /* NULL: loaded from `path` */
 	/* op */
 	struct jobfile_operand operands[STEP_INPUTS_MAX];
-	bool has_old; /* c=NAME */
+	bool has_old; /* c=NAME, of an op that accumulates */
 	unsigned old;
 	bool over_old; /* no other line needs that matrix: the result may overwrite it */
 	/* load */

@@ -10,6 +10,7 @@
 #include "kernel.h"
 
 #define COLUMNS 100 /* of help */
+#define WORD    8   /* most letters of what stands for a value there */
 
 _Static_assert(SETTINGS_ATTRIBUTES_MAX == OP_ATTRIBUTES_MAX, "options.h and kernel.h differ");
 _Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_INPUTS_MAX,
@@ -24,15 +25,15 @@ struct text {
 struct setting {
 	struct option_type words; /* of a choice */
 	const char *list[16];
-	char argument[32], help[192], takes[96];
+	char argument[WORD + 1], help[192], takes[96];
 };
 
 static struct described {
-	struct operation operation;
-	struct option_row rows[OP_ATTRIBUTES_MAX + STEP_INPUTS_MAX + 1];
+	struct option_row rows[1 + OP_ATTRIBUTES_MAX + STEP_INPUTS_MAX + 1];
 	struct setting settings[OP_ATTRIBUTES_MAX];
+	char accumulate[64];
 	struct text help, examples;
-	char seed[128];
+	char form[64], seed[128];
 } all[OPERATIONS];
 
 __attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
@@ -63,6 +64,15 @@ static void put_wrapped(struct text *t, const char *words)
 	}
 }
 
+/* NULL: no attribute is a factor of what the output holds. */
+static const char *factor_of_old(const struct op *op)
+{
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		if (op->attributes[i].is_of_old)
+			return op->attributes[i].name;
+	return NULL;
+}
+
 /* ---- Options ---- */
 
 /* Of the words of a choice: "sum (default), max or mean", or without what is the default. */
@@ -88,7 +98,9 @@ static void describe_choice(const struct op_attribute *a, struct setting *s)
 	list_choices(a, true, words, sizeof words);
 	list_choices(a, false, s->takes, sizeof s->takes);
 	snprintf(s->help, sizeof s->help, "%s: %s", a->about, words);
-	for (unsigned i = 0; a->name[i] && i + 1 < sizeof s->argument; i++)
+	/* Longer ones would not leave their column. */
+	size_t letters = strlen(a->name) <= WORD ? strlen(a->name) : 1;
+	for (size_t i = 0; i < letters; i++)
 		s->argument[i] = (char)toupper((unsigned char)a->name[i]);
 	s->words = (struct option_type){.takes = s->takes, .words = s->list, .first = 1};
 }
@@ -103,7 +115,10 @@ static struct option_row row_of(const struct op_attribute *a, unsigned i, struct
 	case ATTRIBUTE_COUNT:
 		row.type = &options_real;
 		row.member = at + offsetof(struct described_setting, number);
-		snprintf(s->help, sizeof s->help, "%s; default %g", a->about, a->otherwise);
+		if (a->is_of_old)
+			snprintf(s->help, sizeof s->help, "%s; default 1 with -c", a->about);
+		else
+			snprintf(s->help, sizeof s->help, "%s; default %g", a->about, a->otherwise);
 		break;
 	case ATTRIBUTE_FLAG:
 		row.argument = NULL;
@@ -131,10 +146,23 @@ static struct option_row row_of_operand(const struct op_operand *o, unsigned i)
 	                           .help = o->about};
 }
 
-/* Those of attributes, then those of optional inputs. */
+/* The file of what the output holds before; nothing for ops that do not read that. */
+static struct option_row *add_old(const struct op *op, struct described *d, struct option_row *to)
+{
+	const char *factor = factor_of_old(op), *output = op->operands[op_first_output(op)].name;
+
+	if (!factor)
+		return to;
+	snprintf(d->accumulate, sizeof d->accumulate, "add %s times this %c%s", factor,
+	         toupper((unsigned char)*output), output + 1);
+	*to = (struct option_row)OPTION("accumulate", 'c', "FILE", file, accumulate, d->accumulate);
+	return to + 1;
+}
+
+/* That of the old output, those of attributes, then those of optional inputs. */
 static void describe_settings(const struct op *op, struct described *d)
 {
-	struct option_row *next = d->rows;
+	struct option_row *next = add_old(op, d, d->rows);
 
 	for (unsigned i = 0; i < op->n_attributes; i++)
 		*next++ = row_of(&op->attributes[i], i, &d->settings[i]);
@@ -224,15 +252,29 @@ static void describe_shapes(const struct op *op, struct described *d)
 	snprintf(d->seed + used, sizeof d->seed - used, "%ux1024", most);
 }
 
-/* Ops that work along rows have longer ones. */
-static struct bench_cases bench_of(const struct op *op, const struct described *d)
+static unsigned describe_form(const struct op *op, struct described *d)
 {
-	struct bench_cases cases = {.what = op->title,
-	                            .seed = op->bench_shapes ? op->bench_shapes : d->seed,
-	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
-	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20}};
+	const char *form = op->size_form ? op->size_form : "ROWSxCOLUMNS", *second = strchr(form, 'x');
+	unsigned n = strchr(second + 1, 'x') ? 3 : 2;
 
-	if (op->steps) {
+	snprintf(d->form, sizeof d->form, "%s, or one number for a %s", form, n == 3 ? "cube" : "square");
+	return n;
+}
+
+/* Ops of three extents compute more with each element. Others that work along rows have longer ones. */
+static struct bench_cases bench_of(const struct op *op, struct described *d)
+{
+	struct bench_cases cases = {.form = d->form,
+	                            .seed = op->bench_shapes ? op->bench_shapes : d->seed,
+	                            .n_extents = describe_form(op, d),
+	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
+	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20},
+	                            .counts_flops = op->counts_flops};
+
+	if (cases.n_extents == 3) {
+		cases.random = (struct bench_span){{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40};
+		cases.random_cpu = (struct bench_span){{32, 32, 32}, {768, 768, 768}, 1ull << 40};
+	} else if (op->steps) {
 		cases.random.high[0] = 1 << 16;
 		cases.random.high[1] = 1 << 18;
 		cases.random_cpu.high[0] = 1 << 12;
@@ -243,27 +285,26 @@ static struct bench_cases bench_of(const struct op *op, const struct described *
 
 /* ---- The descriptor ---- */
 
-static const struct operation *describe(const struct op *op, struct described *d)
+void operation_describe(size_t index, struct operation *ret)
 {
+	const struct op *op = ops[index];
+	struct described *d = &all[index];
+
 	describe_settings(op, d);
 	describe_help(op, &d->help);
 	put_example(&d->examples, op, "npy", false);
 	put_example(&d->examples, op, "bin", true);
 	describe_shapes(op, d);
-	d->operation = (struct operation){
+	*ret = (struct operation){
 	    .name = op->name,
 	    .n_inputs = op_first_output(op),
 	    .n_optional = optional_inputs(op),
+	    .accumulates = factor_of_old(op) ? op->operands[op_first_output(op)].name : NULL,
 	    .settings = d->rows,
-	    .verb = {.summary = op->title, .help = d->help.text, .examples = d->examples.text},
+	    .verb = {.name = op->name,
+	             .summary = op->title,
+	             .help = d->help.text,
+	             .examples = d->examples.text},
 	    .bench = bench_of(op, d),
 	};
-	return &d->operation;
-}
-
-const struct operation *operation_described(size_t index)
-{
-	struct described *d = &all[index];
-
-	return d->operation.name ? &d->operation : describe(ops[index], d);
 }

@@ -1,10 +1,10 @@
-/* described.h: the descriptor of an op that has no file in this folder, made from the op's description. */
+/* described.h: what the programs know of an op, made from its description. */
 #ifndef KOPS_CLI_OP_DESCRIBED_H
 #define KOPS_CLI_OP_DESCRIBED_H
 
 #include "op/operation.h"
 
-/* index: in ops.def. */
-const struct operation *operation_described(size_t index);
+/* index: in ops.def. To be called once for each. */
+void operation_describe(size_t index, struct operation *ret);
 
 #endif

@@ -1,11 +1,11 @@
-/* gemm: C = alpha · A · B + beta · C. */
-#include <inttypes.h>
+/* gemm.c: what the description of gemm does not say: raw files of matrices, and a check faster than its
+ * reference. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "files/dims.h"
-#include "show.h"
+#include "kernel.h"
 #include "verb/op.h"
 
 #define PRODUCT_BUDGET (1ull << 30) /* multiply-adds: 1024³, about a second */
@@ -138,61 +138,20 @@ static void check_rows(struct tiles *t, const struct product *p, unsigned n_rows
 	}
 }
 
-/* ---- the op ---- */
-
-static int shape(struct step *step, char *why)
-{
-	const kops_view *a = &step->in[0], *b = &step->in[1];
-	uint32_t rank = a->rank > b->rank ? a->rank : b->rank;
-	uint64_t batches = step_extent(a, 2) == 1 ? step_extent(b, 2) : step_extent(a, 2);
-
-	if (a->rank < 2 || b->rank < 2 || rank > 3)
-		return why_invalid(why,
-		                   "a product takes matrices (2 dimensions, or 3 with a batch), not %s by %s",
-		                   show_shape(a->rank, a->shape).text, show_shape(b->rank, b->shape).text);
-	if (step_extent(a, 0) != step_extent(b, 1))
-		return why_invalid(why,
-		                   "shapes do not fit together: %s by %s has K = %" PRIu64
-		                   " on the left and %" PRIu64 " on the right",
-		                   show_shape(a->rank, a->shape).text, show_shape(b->rank, b->shape).text,
-		                   step_extent(a, 0), step_extent(b, 1));
-	if (step_extent(b, 2) != batches && step_extent(b, 2) != 1)
-		return why_invalid(why, "batches differ: %" PRIu64 " on the left, %" PRIu64 " on the right",
-		                   step_extent(a, 2), step_extent(b, 2));
-	step->out.rank = rank;
-	step->out.shape[0] = batches;
-	step->out.shape[rank - 2] = step_extent(a, 1);
-	step->out.shape[rank - 1] = step_extent(b, 0);
-	return 0;
-}
-
-/* Of what out holds before, if that counts. */
-static double beta_of(const struct step *s)
-{
-	return s->accumulates ? opt_or(s->set.beta, 1) : 0;
-}
-
-static const char *needs_old(const struct settings *set)
-{
-	return opt_or(set->beta, 0) != 0 ? "beta" : NULL;
-}
-
-static int enqueue(kops_job *job, const struct step *s)
-{
-	return kops_job_gemm(job, opt_or(s->set.alpha, 1), s->in[0], s->in[1], beta_of(s), s->out,
-	                     s->set.precision, s->set.kernel);
-}
-
 static int check(const struct step *step, const struct elements *in, const struct elements *y,
                  struct check *ret_check)
 {
+	struct op_args args = {.op = op_by_name(step->op->name)};
+	const struct gemm_params *params = &args.params.gemm;
+
+	step_set_attributes(step, &args);
 	struct product p = {.a = &in[0],
 	                    .b = &in[1],
 	                    .y = y,
-	                    .old = beta_of(step) != 0 ? step->old : NULL,
-	                    .alpha = opt_or(step->set.alpha, 1),
-	                    .beta = beta_of(step),
-	                    .precision = step->set.precision};
+	                    .old = params->beta != 0 ? step->old : NULL,
+	                    .alpha = params->alpha,
+	                    .beta = params->beta,
+	                    .precision = params->precision};
 	uint64_t m = y->shape[y->rank - 2];
 	double row_cost = (double)elements_columns(y) * (double)elements_columns(p.a);
 	struct tiles *t = malloc(sizeof(*t));
@@ -218,6 +177,8 @@ static int check(const struct step *step, const struct elements *in, const struc
 	return 0;
 }
 
+/* ---- files ---- */
+
 static int fit(struct cli *cli, struct source *const *sources)
 {
 	const struct flags *flags = &cli->flags;
@@ -228,39 +189,33 @@ static int fit(struct cli *cli, struct source *const *sources)
 	return dims_product(sources, transposed, given, cli->why) < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int run_f32(struct cli *cli, char **files)
-{
-	cli->flags.dtype = KOPS_F32;
-	return verb_op_run(cli, &operation_gemm, files);
-}
-
 #define SIZES                                                                                                  \
 	OPTION(NULL, 'm', "M", count, m, "rows of op(A) and C; for .bin files one of -m, -n, -k is enough"),   \
 	    OPTION(NULL, 'n', "N", count, n, "columns of op(B) and C"),                                        \
 	    OPTION(NULL, 'k', "K", count, k, "columns of op(A), rows of op(B)"),                               \
 	    OPTION("trans-a", 0, NULL, switch, trans_a, "A is stored as K×M: use it transposed"),              \
-	    OPTION("trans-b", 0, NULL, switch, trans_b, "B is stored as N×K: use it transposed"),              \
-	    OPTION("accumulate", 'c', "FILE", file, accumulate, "add beta times this C"), SETTINGS_END
+	    OPTION("trans-b", 0, NULL, switch, trans_b, "B is stored as N×K: use it transposed"), SETTINGS_END
 
 static const struct option_row files[] = {OPTION_DTYPE, SIZES}, files_f32[] = {SIZES};
-static const struct option_row settings[] = {
-    OPTION("alpha", 0, "X", real, op.alpha, "factor of the product; default 1"),
-    OPTION("beta", 0, "X", real, op.beta, "factor of the old C; default 1 with -c"),
-    OPTION("precision", 0, "P", precision, op.precision,
-           "what kernels may do to f32: f32 (default), ieee (FMA only), tf32, bf16"),
-    SETTINGS_END,
-};
 
-#define HELP                                                                                                      \
-	"C = alpha · op(A) · op(B) + beta · C, where op(A) is M×K and op(B) is K×N. Files named .npy tell\n" \
-	"their shape: 2 dimensions, or 3 with a batch in front. Any other file is raw row-major elements;\n"      \
-	"its shape follows from its size and any one of -m, -n, -k, or from the other file. Two raw files\n"      \
-	"of one square size need none.\n"
+#define OF_FILES                                                                                               \
+	"op(A), which is M×K, is A, or A transposed by --trans-a; op(B), which is K×N, likewise. Files "     \
+	"named\n"                                                                                              \
+	".npy tell their shape. Any other file is raw row-major elements; its shape follows from its size\n"   \
+	"and any one of -m, -n, -k, or from the other file. Two raw files of one square size need none.\n"
 
-const struct verb verb_sgemm = {
+/* ---- the verbs ---- */
+
+static int run_f32(struct cli *cli, char **paths)
+{
+	cli->flags.dtype = KOPS_F32;
+	return verb_op_run(cli, operation_by_name(cli->command->op), paths);
+}
+
+static struct verb sgemm = {
     .name = "sgemm",
     .summary = "matrix product of two files of 32-bit floats",
-    .help = HELP "It is gemm --dtype f32.\n",
+    .of_files = OF_FILES "It is gemm --dtype f32.\n",
     .examples = "  kops-client sgemm a.bin b.bin -o c.bin\n"
                 "  kops-client sgemm -m 1000 a.bin b.bin -o c.npy --check\n"
                 "  kops-client sgemm --trans-b x.npy y.npy --json -o xy.npy\n"
@@ -269,45 +224,18 @@ const struct verb verb_sgemm = {
     .run = run_f32,
 };
 
-static void operands(struct step *step, kops_dtype dtype, const uint64_t *e)
+void operation_gemm(struct operation *made)
 {
-	step->in[0] = step_matrix(dtype, e[0], e[2]);
-	step->in[1] = step_matrix(dtype, e[2], e[1]);
+	sgemm.help = made->verb.help;
+	made->other_verb = &sgemm;
+	made->verb.of_files =
+	    OF_FILES "A .npy of bf16, as NumPy saves ml_dtypes.bfloat16, does not tell that: --dtype bf16.\n";
+	made->verb.examples = "  kops-client gemm a.npy b.npy -o c.npy\n"
+	                      "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
+	                      "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
+	                      "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n";
+	made->verb.files = files;
+	made->transposes = true;
+	made->fit = fit;
+	made->check = check;
 }
-
-const struct operation operation_gemm = {
-    .name = "gemm",
-    .n_inputs = 2,
-    .accumulates = true,
-    .needs_old = needs_old,
-    .transposes = true,
-    .settings = settings,
-    .verb = {.summary = "matrix product of two files, any dtype",
-             .help = HELP
-             "f32, f64, f16 and bf16; the latter two accumulate in f32. A .npy of bf16, as NumPy saves\n"
-             "ml_dtypes.bfloat16, does not tell that: --dtype bf16.\n",
-             .examples = "  kops-client gemm a.npy b.npy -o c.npy\n"
-                         "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
-                         "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
-                         "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n",
-             .files = files},
-    .fit = fit,
-    .shape = shape,
-    .enqueue = enqueue,
-    .check = check,
-    .bench = {.what = "products of matrices",
-              .form = "MxNxK, or one number for a cube",
-              .examples = "  kops-bench gemm --table seed --kernel all --csv > gemm.csv\n"
-                          "  kops-bench gemm 1024,2048 --device cpu --kernel reference,openblas\n"
-                          "  kops-bench gemm 4096 --host --json\n"
-                          "  kops-bench gemm --random 200 --seed 1 --csv > choice.csv\n",
-              .seed = "128x128x1024,256x256x1024,512x512x1024,1024x1024x1024,2048x2048x1024,4096x4096x1024,"
-                      "8192x8192x1024,16384x16384x1024",
-              .n_extents = 3,
-              .random = {{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40},
-              .random_cpu = {{32, 32, 32}, {768, 768, 768}, 1ull << 40},
-              .counts_flops = true,
-              .peer_gpu = "cublas",
-              .peer_cpu = "openblas",
-              .operands = operands},
-};

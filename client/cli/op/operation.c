@@ -80,8 +80,9 @@ int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t 
 	return 0;
 }
 
-/* Whether the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
-static int described_shape(struct step *step, char *why)
+/* Sets rank and shape of out as the op's description has them. Whether the op takes the type is not asked here:
+ * kops-bench shows what the daemon says of it. */
+static int set_shape(struct step *step, char *why)
 {
 	const struct op *op = op_by_name(step->op->name);
 	kops_operand operands[STEP_OPERANDS_MAX];
@@ -99,12 +100,32 @@ static int described_shape(struct step *step, char *why)
 }
 
 /* Whether attribute i was given, and what. */
-static bool is_given(const struct step *step, unsigned i, double *ret)
+static bool is_given(const struct settings *settings, unsigned i, double *ret)
 {
-	const struct described_setting *set = &step->set.attributes[i];
+	const struct described_setting *set = &settings->attributes[i];
 
 	*ret = set->choice ? set->choice - 1 : set->flag ? 1 : set->number.value;
 	return set->choice || set->flag || set->number.set;
+}
+
+/* The same, or what follows from the operands. */
+static bool is_known(const struct step *step, unsigned i, double *ret)
+{
+	if (is_given(&step->set, i, ret))
+		return true;
+	*ret = 1;
+	return step->accumulates && op_by_name(step->op->name)->attributes[i].is_of_old;
+}
+
+const char *operation_needs_old(const struct operation *op, const struct settings *set)
+{
+	const struct op *description = op_by_name(op->name);
+	double given;
+
+	for (unsigned i = 0; op->accumulates && i < description->n_attributes; i++)
+		if (description->attributes[i].is_of_old && is_given(set, i, &given) && given != 0)
+			return description->attributes[i].name;
+	return NULL;
 }
 
 void step_set_attributes(const struct step *step, struct op_args *args)
@@ -113,8 +134,17 @@ void step_set_attributes(const struct step *step, struct op_args *args)
 
 	op_set_defaults(args);
 	for (unsigned i = 0; i < args->op->n_attributes; i++)
-		if (is_given(step, i, &given))
+		if (is_known(step, i, &given))
 			op_set_attribute(args, i, given);
+}
+
+void step_set_precision(struct step *step, kops_precision precision)
+{
+	const struct op *op = op_by_name(step->op->name);
+	unsigned i = op_attribute_index(op, "precision");
+
+	if (i < op->n_attributes)
+		step->set.attributes[i].choice = 1 + precision;
 }
 
 int step_enqueue(kops_job *job, const struct step *step)
@@ -125,10 +155,8 @@ int step_enqueue(kops_job *job, const struct step *step)
 	double given;
 	size_t n = 0;
 
-	if (step->op->enqueue)
-		return step->op->enqueue(job, step);
 	for (unsigned i = 0; i < op->n_attributes; i++)
-		if (is_given(step, i, &given))
+		if (is_known(step, i, &given))
 			attributes[n++] = (kops_attribute){.name = op->attributes[i].name, .value = given};
 	unsigned n_operands = step_operands(step, operands);
 	return kops_job_op(job, op->name, operands, n_operands, attributes, n, step->set.kernel);
@@ -139,7 +167,7 @@ int step_result(struct step *step, char *why)
 	int rc;
 
 	step->out = step->in[0];
-	rc = step->op->shape ? step->op->shape(step, why) : described_shape(step, why);
+	rc = set_shape(step, why);
 	if (rc < 0)
 		return rc;
 	step->out = kops_tensor(NULL, 0, step->out.dtype, step->out.rank, step->out.shape);

@@ -1,7 +1,7 @@
 /*
  * operation.h: the ops as the command line knows them; the list is proto/ops.def. described.c makes a struct
- * operation of each op's description. An op that needs more than its description says has a file here, which
- * exports its own. Verbs, job files and kops-bench all work on struct step.
+ * operation of each op's description. An op that needs more than its description says has a file here, with
+ * one function that adds to it. Verbs, job files and kops-bench all work on struct step.
  */
 #ifndef KOPS_CLI_OP_OPERATION_H
 #define KOPS_CLI_OP_OPERATION_H
@@ -36,29 +36,22 @@ struct bench_span {
 	uint64_t low[3], high[3], elements;
 };
 
-/* What is left out is as for an op that goes over elements of a matrix, such as copy. */
 struct bench_cases {
-	const char *what;     /* "softmax of rows": for -h */
-	const char *form;     /* of a shape; NULL: ROWSxCOLUMNS */
-	const char *examples; /* lines for -h; NULL: a square, by all kernels */
-	const char *seed;     /* --table seed: the shapes, with commas between; the first is small */
-	unsigned n_extents;   /* 0: 2 */
+	const char *form;   /* of a shape, for people: "MxNxK, or one number for a cube" */
+	const char *seed;   /* --table seed: the shapes, with commas between; the first is small */
+	unsigned n_extents; /* 2 or 3 */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
 	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
-	/* The op's kernels that the others are compared with; NULL: a copy of as many bytes is. */
-	const char *peer_gpu, *peer_cpu;
-	/* Sets inputs (kops_tensor() without buffer) and settings. NULL: inputs are of the shape, optional ones
-	 * as op_fit_optional() has them. */
-	void (*operands)(struct step *step, kops_dtype dtype, const uint64_t *extents);
 };
 
 /* ---- the ops ---- */
 
 /* The verb of an op: a job of it on files. verb/op.c has what all of them have in common. */
 struct verb {
-	const char *name;    /* NULL: the op's */
-	const char *summary; /* one line */
-	const char *help;    /* below the options: what is computed, of what files */
+	const char *name;
+	const char *summary;  /* one line */
+	const char *help;     /* above the options: what is computed */
+	const char *of_files; /* of what files; NULL: of such as -m, -n and --dtype describe */
 	const char *examples;
 	const struct option_row *files; /* options that say what is in raw ones; NULL: -m, -n and --dtype */
 	int (*run)(struct cli *cli, char **files); /* NULL: the op, on these files */
@@ -69,32 +62,28 @@ struct operation {
 	unsigned n_inputs;
 	/* The last of these, each given by its name or not at all: --NAME FILE, NAME=VALUE in a job file. */
 	unsigned n_optional;
-	bool accumulates; /* a job file's c=NAME is what the result is added to */
-	/* The setting that says something about that matrix, and so needs one; NULL: these settings have none.
-	 * Of ops that accumulate. */
-	const char *(*needs_old)(const struct settings *set);
+	/* The name of the output, "c", if the result may be added to what that holds: -c FILE, and c=NAME in a
+	 * job file. Else NULL. */
+	const char *accumulates;
 	bool transposes; /* a matrix may be stored transposed: --trans-a, --trans-b */
-	/* What a job file's line may set beside kernel=, as the verb's options do; or NULL. */
+	/* What a job file's line may set beside kernel=, as the verb's options do. */
 	const struct option_row *settings;
 	struct verb verb;
+	const struct verb *other_verb; /* listed before it; or NULL */
 	/*
 	 * Gives the verb's raw files, which have dtypes, their shapes; after the last one comes NULL. An exit
 	 * code. NULL: -m and -n tell the first one's; others are as large, or a row, column or element of it.
 	 */
 	int (*fit)(struct cli *cli, struct source *const *sources);
-	/* Sets rank and shape of out, which were those of in[0]. KOPS_E_INVALID with a sentence. NULL: as the
-	 * op's description has it, without attributes. */
-	int (*shape)(struct step *step, char *why);
-	/* Adds the op to the job. NULL: by the names of its description. Callers ask step_enqueue(). */
-	int (*enqueue)(kops_job *job, const struct step *step);
 	/* Compares y with what the inputs give. 0 or KOPS_E_NOMEM. NULL: check_by_reference(). */
 	int (*check)(const struct step *step, const struct elements *in, const struct elements *y,
 	             struct check *ret_check);
 	struct bench_cases bench;
 };
 
-/* Each in the file of its name. */
-#define X(name) extern const struct operation operation_##name;
+/* Each in the file of its name: adds what the op's description does not say, or replaces what was made of it.
+ */
+#define X(name) void operation_##name(struct operation *made);
 #include "own_ops.def"
 #undef X
 
@@ -132,6 +121,9 @@ static inline unsigned operation_required(const struct operation *op)
 	return op->n_inputs - op->n_optional;
 }
 
+/* The given setting that is a factor of what the output holds, and not 0; NULL: there is none. */
+const char *operation_needs_old(const struct operation *op, const struct settings *set);
+
 /* The index of an optional input, by its name; n_inputs: there is none. */
 unsigned operation_optional(const struct operation *op, const char *name);
 
@@ -144,8 +136,14 @@ unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_M
  */
 int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t elements);
 
-/* Sets the attributes of args, whose op is the step's: those that were given, and the defaults of others. */
+/*
+ * Sets the attributes of args, whose op is the step's: those that were given, and the defaults of others. The
+ * factor of an old matrix that was given is 1 by default.
+ */
 void step_set_attributes(const struct step *step, struct op_args *args);
+
+/* Of ops that have such an attribute; nothing happens to others. */
+void step_set_precision(struct step *step, kops_precision precision);
 
 /* Adds the op to a job: what kops_job_op() returns. */
 int step_enqueue(kops_job *job, const struct step *step);
@@ -170,11 +168,6 @@ struct bench_shapes {
 	struct bench_shape list[BENCH_SHAPES_MAX];
 	size_t n;
 };
-
-size_t bench_extents(const struct operation *op); /* of a shape: 2 or 3 */
-
-/* What a shape of the op is, for people: "MxNxK, or one number for a cube". */
-const char *bench_shape_form(const struct operation *op);
 
 /* Writes its text from its extents. */
 void bench_shape_name(const struct operation *op, struct bench_shape *shape);

@@ -1,22 +1,32 @@
-/* operations.c: the list of ops: those that have a file here, and the others by their descriptions. */
+/* operations.c: the list of ops, made from their descriptions, with what the files here add. */
 #include <stdio.h>
 #include <string.h>
 
 #include "kernel.h"
 #include "op/described.h"
 
-#define X(name) &operation_##name,
-static const struct operation *const own[] = {
+#define X(name) {#name, operation_##name},
+static const struct {
+	const char *op;
+	void (*add)(struct operation *made);
+} own[] = {
 #include "own_ops.def"
+    {NULL, NULL},
 };
 #undef X
 
 const struct operation *operation_at(size_t index)
 {
-	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-		if (strcmp(own[i]->name, ops[index]->name) == 0)
-			return own[i];
-	return operation_described(index);
+	static struct operation all[OPERATIONS];
+	struct operation *op = &all[index];
+
+	if (op->name)
+		return op;
+	operation_describe(index, op);
+	for (size_t i = 0; own[i].op; i++)
+		if (strcmp(own[i].op, op->name) == 0)
+			own[i].add(op);
+	return op;
 }
 
 const struct operation *operation_by_name(const char *name)

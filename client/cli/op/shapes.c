@@ -11,16 +11,11 @@
 
 /* ---- shapes ---- */
 
-size_t bench_extents(const struct operation *op)
-{
-	return op->bench.n_extents ? op->bench.n_extents : 2;
-}
-
 void bench_shape_name(const struct operation *op, struct bench_shape *shape)
 {
 	const uint64_t *e = shape->extents;
 
-	if (bench_extents(op) == 3)
+	if (op->bench.n_extents == 3)
 		snprintf(shape->text, sizeof(shape->text), "%" PRIu64 "x%" PRIu64 "x%" PRIu64, e[0], e[1],
 		         e[2]);
 	else
@@ -31,7 +26,7 @@ void bench_shape_name(const struct operation *op, struct bench_shape *shape)
 static bool read_shape(const struct operation *op, const char *text, size_t length, struct bench_shape *ret)
 {
 	const char *end = text + length;
-	size_t n = 0, n_extents = bench_extents(op);
+	size_t n = 0, n_extents = op->bench.n_extents;
 	char *next;
 
 	for (;; text = next + 1) {
@@ -52,11 +47,6 @@ static bool read_shape(const struct operation *op, const char *text, size_t leng
 	return n == 1 || n == n_extents;
 }
 
-const char *bench_shape_form(const struct operation *op)
-{
-	return op->bench.form ? op->bench.form : "ROWSxCOLUMNS, or one number for a square";
-}
-
 int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why)
 {
 	for (ret->n = 0; ret->n < BENCH_SHAPES_MAX; text++) {
@@ -64,7 +54,7 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 		if (!read_shape(op, text, length, &ret->list[ret->n]))
 			return why_invalid(
 			    why, "'%.*s' is not a valid shape for %s: write %s, with commas between several",
-			    (int)length, text, op->name, bench_shape_form(op));
+			    (int)length, text, op->name, op->bench.form);
 		ret->n++;
 		text += length;
 		if (*text == '\0')
@@ -75,17 +65,25 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 
 /* ---- operands ---- */
 
+static void set_inputs(struct step *step, kops_dtype dtype, const uint64_t *extents)
+{
+	struct op_args args = {.op = op_by_name(step->op->name)};
+
+	if (args.op->of_size)
+		args.op->of_size(extents, &args);
+	for (unsigned i = 0; i < operation_required(step->op); i++)
+		step->in[i] = args.op->of_size
+		                  ? kops_tensor(NULL, 0, dtype, args.views[i].rank, args.views[i].shape)
+		                  : step_matrix(dtype, extents[0], extents[1]);
+}
+
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
                      struct step *ret_step, char *why)
 {
-	const uint64_t *e = shape->extents;
 	struct step step = step_of(op);
 	int rc;
 
-	for (unsigned i = 0; i < operation_required(op) && !op->bench.operands; i++)
-		step.in[i] = step_matrix(dtype, e[0], e[1]);
-	if (op->bench.operands)
-		op->bench.operands(&step, dtype, e);
+	set_inputs(&step, dtype, shape->extents);
 	for (unsigned i = 0; i < operation_required(op); i++)
 		if ((rc = step_fits(&step.in[i], why)) < 0)
 			return rc;

@@ -11,7 +11,7 @@ static const struct command *const others[] = {&command_run,   &command_random, 
 
 const struct program *commands_program(void)
 {
-	static const struct command *all[1 + OPERATIONS + N_OTHERS + 1];
+	static const struct command *all[2 * OPERATIONS + N_OTHERS + 1];
 	static const struct program program = {
 	    .name = "kops-client",
 	    .usage = "[--socket PATH] VERB [options] [files]",
@@ -27,9 +27,12 @@ const struct program *commands_program(void)
 
 	if (all[0])
 		return &program;
-	all[n++] = verb_op_command(&operation_gemm, &verb_sgemm);
-	for (size_t i = 0; i < OPERATIONS; i++)
-		all[n++] = verb_op_command(operation_at(i), &operation_at(i)->verb);
+	for (size_t i = 0; i < OPERATIONS; i++) {
+		const struct operation *op = operation_at(i);
+		if (op->other_verb)
+			all[n++] = verb_op_command(op, op->other_verb);
+		all[n++] = verb_op_command(op, &op->verb);
+	}
 	for (size_t i = 0; i < N_OTHERS; i++)
 		all[n++] = others[i];
 	return &program;

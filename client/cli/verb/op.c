@@ -1,5 +1,6 @@
 #include "verb/op.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,10 +204,11 @@ int verb_op_run(struct cli *cli, const struct operation *op, char **files)
 	struct pipeline *p = NULL;
 	int rc = CLI_FAILED;
 
-	const char *setting = op->accumulates && !cli->flags.accumulate ? op->needs_old(&cli->flags.op) : NULL;
+	const char *setting = cli->flags.accumulate ? NULL : operation_needs_old(op, &cli->flags.op);
 
 	if (setting) {
-		rc = cli_fail(cli, CLI_USAGE, "--%s needs the old C: add -c FILE", setting);
+		rc = cli_fail(cli, CLI_USAGE, "--%s needs the old %c%s: add -c FILE", setting,
+		              toupper((unsigned char)op->accumulates[0]), op->accumulates + 1);
 	} else if (job == NULL) {
 		cli_fail(cli, CLI_FAILED, "out of memory");
 	} else {
@@ -244,7 +246,7 @@ static const struct option_row of_every_op[] = {OPTION_OUTPUT, OPTIONS_JOB, OPTI
 	"goes to stderr. With --json the matrix is not printed: add -o FILE to have it.\n"                     \
 	"\n"                                                                                                   \
 	"Examples:\n"
-#define HELP_BYTES 2048
+#define HELP_BYTES 4096
 #define ROWS_MAX   48
 
 static int run(struct cli *cli, char **files)
@@ -289,17 +291,17 @@ const struct command *verb_op_command(const struct operation *op, const struct v
 		struct command command;
 		struct option_row options[ROWS_MAX];
 		char help[HELP_BYTES], usage[64], args_are[64];
-	} all[OPERATIONS + 1], *next = all;
+	} all[2 * OPERATIONS], *next = all;
 	unsigned n = operation_required(op);
 	struct option_row *rows = add_rows(next->options, verb->files ? verb->files : of_matrix);
 
 	add_rows(add_rows(rows, op->settings), of_every_op);
-	const char *of_files = verb->files ? "" : n == 1 ? HELP_ONE_FILE : HELP_FILES;
+	const char *of_files = verb->of_files ? verb->of_files : n == 1 ? HELP_ONE_FILE : HELP_FILES;
 
 	snprintf(next->help, sizeof(next->help), "%s%s" HELP_OUTPUT "%s", verb->help, of_files, verb->examples);
 	name_files(op, next->usage, sizeof(next->usage), next->args_are, sizeof(next->args_are));
 	next->command = (struct command){
-	    .name = verb->name ? verb->name : op->name,
+	    .name = verb->name,
 	    .op = op->name,
 	    .summary = verb->summary,
 	    .usage = next->usage,

@@ -13,6 +13,4 @@ const struct command *verb_op_command(const struct operation *op, const struct v
 /* Runs the op on files, under cli->flags. Returns an exit code. */
 int verb_op_run(struct cli *cli, const struct operation *op, char **files);
 
-extern const struct verb verb_sgemm; /* gemm for f32; op/gemm.c */
-
 #endif

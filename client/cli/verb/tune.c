@@ -158,7 +158,7 @@ static int prepare(struct lesson *l, const struct operation *op)
 
 	if (bench_shape_step(op, flags->dtype ? flags->dtype : KOPS_F32, l->shape, &l->step, cli->why) < 0)
 		return CLI_USAGE;
-	l->step.set.precision = flags->op.precision;
+	step_set_precision(&l->step, flags->precision);
 	for (unsigned i = 0; i < 2; i++) {
 		kops_view *v = &l->step.in[i];
 		if (i == 0 ? flags->trans_a : flags->trans_b) /* a dense matrix that is used transposed */

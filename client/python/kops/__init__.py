@@ -28,14 +28,14 @@ from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, Dea
 
 __all__ = [
     "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm",
-    "softmax", "reduce", "job", "receipt", "ping", "info", "users", "sessions", "trace",
+    "job", "receipt", "ping", "info", "users", "sessions", "trace",
     "Client", "Job", "DeviceArray", "Receipt", "OpReceipt", "Info", "Device", "User", "SessionInfo", "TracedJob", "Usage",
     "RunningJob", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError", "DtypeError",
     "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError", "TimedOutError",
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["transpose", "add", "copy", "multiply", "layer_norm"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm"]
 # End of names of described ops
 
 connect = Client
@@ -131,19 +131,22 @@ def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precisi
     return default_client().gemm(alpha, a, b, beta, c, precision=precision, kernel=kernel)
 
 
+# Made by scripts/gen-ops: described ops
 def softmax(x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
             kernel: str | None = None) -> Any:
-    """softmax(scale * x) along an axis, or its logarithm. out may be x."""
+    """y = softmax(scale * x) over the last axis, or its logarithm.
+
+    x: 1 to 4 axes
+    axis: which axis of x is taken for the last
+    scale: a factor of x; finite in f32
+    log: take the logarithm
+    The result: x's shape; numbers take the first array's type.
+    out may be x, where that is not repeated.
+    Where a row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
+    """
     return default_client().softmax(x, axis, scale=scale, log=log, out=out, kernel=kernel)
 
 
-def reduce(x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
-           kernel: str | None = None) -> Any:
-    """The "sum", "max" or "mean" along an axis."""
-    return default_client().reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
-
-
-# Made by scripts/gen-ops: described ops
 def transpose(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
     """y[…, j, i] = x[…, i, j], bit for bit.
 
@@ -175,6 +178,22 @@ def copy(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> 
     return default_client().copy(x, out, kernel=kernel)
 
 
+def reduce(x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+           kernel: str | None = None) -> Any:
+    """y = the sum, the largest or the mean of x over its last axis.
+
+    x: 1 to 4 axes
+    axis: which axis of x is taken for the last
+    keepdims: the result has it too, with one index
+    kind: what to compute of each row; sum, max or mean
+    The result: x's shape without the last axis, or with 1 there; numbers take the first array's type.
+    Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives NaN. A
+    mean of finite numbers is finite, even if their sum is beyond the type's range. Such a sum is
+    infinite, and may be where only a part of it is.
+    """
+    return default_client().reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
+
+
 def multiply(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
     """y = a * b, element by element, rounded once.
 
@@ -187,19 +206,20 @@ def multiply(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | 
 
 
 def layer_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = None, out: Array | None = None, *,
-               eps: float = 1e-05, kernel: str | None = None) -> Any:
+               axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
     """y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
 
     x: 1 to 4 axes
     weight: one axis, as long as x's last; ones if absent
     bias: one axis, as long as x's last; zeros if absent
+    axis: which axis of x is taken for the last
     eps: added to the variance; 0 or more, finite in f32
     The result: x's shape; numbers take the first array's type.
     out may be x, where that is not repeated.
     The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
     becomes NaN; so does one of f64 whose sum leaves the range.
     """
-    return default_client().layer_norm(x, weight, bias, out, eps=eps, kernel=kernel)
+    return default_client().layer_norm(x, weight, bias, out, axis=axis, eps=eps, kernel=kernel)
 
 
 # End of described ops

@@ -171,17 +171,22 @@ class Client:
         """c = alpha * a @ b + beta * c; returns c. With beta == 0, c is not read."""
         return self._op((_ops.gemm, id(a), id(b), id(c), float(alpha), float(beta), precision, kernel), (a, b), c)
 
+    # Made by scripts/gen-ops: described ops
     def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
                 kernel: str | None = None) -> Any:
-        """softmax(scale * x) along an axis, or its logarithm. out may be x."""
-        return self._op((_ops.softmax, id(x), id(out), axis, float(scale), bool(log), kernel), (x,), out)
+        """y = softmax(scale * x) over the last axis, or its logarithm.
 
-    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
-               kernel: str | None = None) -> Any:
-        """The "sum", "max" or "mean" along an axis."""
-        return self._op((_ops.reduce, id(x), id(out), kind, axis, keepdims, kernel), (x,), out)
+        x: 1 to 4 axes
+        axis: which axis of x is taken for the last
+        scale: a factor of x; finite in f32
+        log: take the logarithm
+        The result: x's shape; numbers take the first array's type.
+        out may be x, where that is not repeated.
+        Where a row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
+        """
+        key = (_ops.softmax, id(x), id(out), axis, float(scale), bool(log), kernel)
+        return self._op(key, (x,), out)
 
-    # Made by scripts/gen-ops: described ops
     def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """y[…, j, i] = x[…, i, j], bit for bit.
 
@@ -213,6 +218,22 @@ class Client:
         key = (_ops.copy, id(x), id(out), kernel)
         return self._op(key, (x,), out)
 
+    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+               kernel: str | None = None) -> Any:
+        """y = the sum, the largest or the mean of x over its last axis.
+
+        x: 1 to 4 axes
+        axis: which axis of x is taken for the last
+        keepdims: the result has it too, with one index
+        kind: what to compute of each row; sum, max or mean
+        The result: x's shape without the last axis, or with 1 there; numbers take the first array's type.
+        Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives NaN. A
+        mean of finite numbers is finite, even if their sum is beyond the type's range. Such a sum is
+        infinite, and may be where only a part of it is.
+        """
+        key = (_ops.reduce, id(x), id(out), axis, bool(keepdims), kind, kernel)
+        return self._op(key, (x,), out)
+
     def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """y = a * b, element by element, rounded once.
 
@@ -225,19 +246,20 @@ class Client:
         return self._op(key, (a, b), out)
 
     def layer_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None,
-                   out: Array | None = None, *, eps: float = 1e-05, kernel: str | None = None) -> Any:
+                   out: Array | None = None, *, axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
         """y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
 
         x: 1 to 4 axes
         weight: one axis, as long as x's last; ones if absent
         bias: one axis, as long as x's last; zeros if absent
+        axis: which axis of x is taken for the last
         eps: added to the variance; 0 or more, finite in f32
         The result: x's shape; numbers take the first array's type.
         out may be x, where that is not repeated.
         The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
         becomes NaN; so does one of f64 whose sum leaves the range.
         """
-        key = (_ops.layer_norm, id(x), id(weight), id(bias), id(out), eps, kernel)
+        key = (_ops.layer_norm, id(x), id(weight), id(bias), id(out), axis, float(eps), kernel)
         return self._op(key, (x, weight, bias), out)
 
     # End of described ops

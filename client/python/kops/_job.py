@@ -50,8 +50,9 @@ class Job:
 
     def __init__(self, client: Client, session: Session, device: str | None, queue: int, priority: str,
                  deadline: float | None, timed: bool) -> None:
+        _ops.choice(_library.PRIORITIES, priority, "priority")
         options = _library.JobOptions(ctypes.sizeof(_library.JobOptions), whole(queue, "queue", UINT32_MAX),
-                                      _ops.choice(_library.PRIORITIES, priority, "priority"),
+                                      _library.PRIORITIES[priority],
                                       _library.name(device, "device"),
                                       whole((deadline or 0) * 1e6, "deadline in µs", UINT64_MAX), timed)
         self._session = session
@@ -78,15 +79,11 @@ class Job:
              kernel: str | None = None) -> Any:
         return self._add(*_ops.gemm(self._desk, a, b, c, float(alpha), float(beta), precision, kernel))
 
+    # Made by scripts/gen-ops: described ops
     def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
                 kernel: str | None = None) -> Any:
         return self._add(*_ops.softmax(self._desk, x, out, axis, float(scale), bool(log), kernel))
 
-    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
-               kernel: str | None = None) -> Any:
-        return self._add(*_ops.reduce(self._desk, x, out, kind, axis, keepdims, kernel))
-
-    # Made by scripts/gen-ops: described ops
     def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.transpose(self._desk, x, out, kernel))
 
@@ -96,12 +93,16 @@ class Job:
     def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
+    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+               kernel: str | None = None) -> Any:
+        return self._add(*_ops.reduce(self._desk, x, out, axis, bool(keepdims), kind, kernel))
+
     def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.multiply(self._desk, a, b, out, kernel))
 
     def layer_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None,
-                   out: Array | None = None, *, eps: float = 1e-05, kernel: str | None = None) -> Any:
-        return self._add(*_ops.layer_norm(self._desk, x, weight, bias, out, eps, kernel))
+                   out: Array | None = None, *, axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
+        return self._add(*_ops.layer_norm(self._desk, x, weight, bias, out, axis, float(eps), kernel))
 
     # End of described ops
 

@@ -20,8 +20,6 @@ RANK_MAX = 4
 NAME_MAX = 64  # bytes, of names of clients, devices and kernels
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
 DTYPES = {1: "f32", 2: "f64", 3: "f16", 4: "bf16", 5: "i32", 6: "c64", 7: "c128"}  # as in proto/dtype.def
-PRECISIONS = {"f32": 0, "ieee": 1, "tf32": 2, "bf16": 3}
-REDUCTIONS = {"sum": 0, "max": 1, "mean": 2}
 PRIORITIES = {"normal": 0, "high": 1, "low": 2}
 
 _VIEW_AXES = 8
@@ -162,9 +160,6 @@ _WITH_GIL: _Table = {
     "kops_python_keep_private": (c_int, [c_void_p]),
     "kops_job_new": (c_int, [c_void_p, POINTER(JobOptions), POINTER(c_void_p)]),
     "kops_job_free": (None, [c_void_p]),
-    "kops_job_gemm": (c_int, [c_void_p, c_double, View, View, c_double, View, c_int, c_char_p]),
-    "kops_job_softmax": (c_int, [c_void_p, View, View, c_double, c_bool, c_char_p]),
-    "kops_job_reduce": (c_int, [c_void_p, View, View, c_int, c_char_p]),
     "kops_job_op": (c_int, [c_void_p, c_char_p, POINTER(NamedOperand), c_size_t, POINTER(NamedAttribute), c_size_t,
                             c_char_p]),
     "kops_op_result": (c_int, [c_char_p, POINTER(NamedOperand), c_size_t, POINTER(NamedAttribute), c_size_t, c_char_p,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 Operand = Union[ArrayLike, DeviceArray]
 
 
+Attributes = tuple[tuple[str, Any], ...]
 Function = Callable[..., "tuple[Array, list[Op]]"]  # desk, operands, out, parameters
 
 
 class Op(NamedTuple):
     name: str
     arrays: tuple[NDArray, ...]  # the last one is the output
-    params: tuple[Any, ...]
-    names: tuple[str, ...] = ()  # of the operands, where the op is added by names
+    params: tuple[Attributes, bytes | None]  # and the kernel
+    names: tuple[str, ...]  # of the arrays
 
 
-def _attributes(values: Sequence[tuple[str, Any]]) -> ctypes.Array[_library.NamedAttribute]:
+def _attributes(values: Attributes) -> ctypes.Array[_library.NamedAttribute]:
     """For libkops: words, numbers and truth values by the attributes' names."""
     rows = [_library.NamedAttribute(name.encode(), 0, value.encode()) if isinstance(value, str)
             else _library.NamedAttribute(name.encode(), float(value), None) for name, value in values]
@@ -50,17 +51,9 @@ def _operands(names: Sequence[str], views: Sequence[View]) -> ctypes.Array[_libr
 
 def append(job: int, op: Op, v: Sequence[View]) -> int:
     """Adds it, with the views of its arrays, to a kops_job: the status."""
-    p = op.params
-    if op.names:
-        attributes, kernel = p
-        status = lib.kops_job_op(job, op.name.encode(), _operands(op.names, v), len(v), _attributes(attributes),
-                                 len(attributes), kernel)
-    elif op.name == "gemm":
-        alpha, beta, precision, kernel = p
-        status = lib.kops_job_gemm(job, alpha, v[0], v[1], beta, v[2], precision, kernel)
-    else:
-        status = getattr(lib, "kops_job_" + op.name)(job, v[0], v[1], *p)
-    return int(status)
+    attributes, kernel = op.params
+    return int(lib.kops_job_op(job, op.name.encode(), _operands(op.names, v), len(v), _attributes(attributes),
+                               len(attributes), kernel))
 
 
 # ---- Operands
@@ -102,10 +95,15 @@ def _axis(x: NDArray, axis: int) -> int:
     return axis % x.ndim
 
 
-def choice(table: dict[str, int], value: str, what: str) -> int:
-    if value not in table:
-        raise error("INVALID", f"there is no {what} {value!r}: it is one of {', '.join(table)}")
-    return table[value]
+def choice(words: Collection[str], value: str, what: str) -> None:
+    if value not in words:
+        raise error("INVALID", f"there is no {what} {value!r}: it is one of {', '.join(words)}")
+
+
+def check_attributes(op: str, attributes: Attributes) -> None:
+    for name, value in attributes:
+        if (op, name) in CHOICES:
+            choice(CHOICES[op, name], value, name)
 
 
 def _kernel(kernel: str | None) -> bytes | None:
@@ -132,7 +130,9 @@ def _product(desk: Desk, a: Operand, b: Operand, out: Array | None, alpha: float
     """Shapes as for numpy.matmul: a vector is a row on the left and a column on the right, leading axes are batches."""
     x, y = desk.operand(a), desk.operand(b)
     dtype = _one_dtype(a=x, b=y)
-    params = (alpha, beta, choice(_library.PRECISIONS, precision, "precision"), _kernel(kernel))
+    attributes = ("alpha", alpha), ("beta", beta), ("precision", precision)
+    check_attributes("gemm", attributes)
+    params = attributes, _kernel(kernel)
     if x.ndim == 0 or y.ndim == 0:
         raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: a product needs an axis of both; "
                              "multiply by a number with gemm's alpha")
@@ -152,7 +152,7 @@ def _product(desk: Desk, a: Operand, b: Operand, out: Array | None, alpha: float
         z = z[..., None]
     if x.ndim == 1:
         z = z[..., None, :]
-    ops = [Op("gemm", operands, params) for operands in _batches(rows, columns, z)] if z.size else []
+    ops = [Op("gemm", operands, params, ("a", "b", "c")) for operands in _batches(rows, columns, z)] if z.size else []
     return result, ops
 
 
@@ -190,17 +190,7 @@ def _once(x: NDArray) -> NDArray:
     return once
 
 
-# ---- The others
-
-
-def softmax(desk: Desk, x: Operand, out: Array | None, axis: int, scale: float, log: bool,
-            kernel: str | None) -> tuple[Array, list[Op]]:
-    a = desk.operand(x)
-    _check_rank(a, "x")
-    axis = _axis(a, axis)
-    result, y = _output(desk, out, a.shape, native(a.dtype), (x,))
-    op = Op("softmax", (np.moveaxis(a, axis, -1), np.moveaxis(y, axis, -1)), (scale, log, _kernel(kernel)))
-    return result, [op] if y.size else []
+# ---- Any op, by its description
 
 
 def _operand_or_number(desk: Desk, x: Operand, other: Operand) -> NDArray:
@@ -210,49 +200,61 @@ def _operand_or_number(desk: Desk, x: Operand, other: Operand) -> NDArray:
     return desk.operand(x)
 
 
-def reduce(desk: Desk, x: Operand, out: Array | None, kind: str, axis: int, keepdims: bool,
-           kernel: str | None) -> tuple[Array, list[Op]]:
-    a = desk.operand(x)
-    _check_rank(a, "x")
-    axis = _axis(a, axis)
-    reduction = choice(_library.REDUCTIONS, kind, "reduction")
-    shape = a.shape[:axis] + (1,) * keepdims + a.shape[axis + 1:]
-    result, y = _output(desk, out, shape, native(a.dtype), (x,))
-    y = np.moveaxis(y, axis, -1) if keepdims else y[..., None]
-    return result, [Op("reduce", (np.moveaxis(a, axis, -1), y), (reduction, _kernel(kernel)))] if y.size else []
-
-
-# ---- Any op, by its description
-
-
 def _shape_of(x: NDArray) -> View:
     view = View(None, 0, dtype_code(x.dtype), x.ndim)
     view.shape[:x.ndim] = x.shape
     return view
 
 
-def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attributes: tuple[tuple[str, Any], ...],
-               output: str, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
-    """The result is what libkops says of it. A number of Python takes the type of the first array."""
+def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attributes: Attributes, output: str,
+               out: Array | None, kernel: str | None, along: tuple[int, bool | None] | None = None
+               ) -> tuple[Array, list[Op]]:
+    """The result is what libkops says of it. A number of Python takes the type of the first array. along: the axis of the
+    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis."""
+    check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
     arrays = {name: _operand_or_number(desk, x, 0 if first is None else first) for name, x in given.items()}
     whole = {name: x if x.ndim else x[None] for name, x in arrays.items()}
     for name, x in whole.items():
         _check_rank(x, name)
+    if along:
+        name, x = next(iter(arrays.items()))
+        axis, keepdims = _axis(x, along[0]), along[1]
+        whole[name] = np.moveaxis(x, axis, -1)
+    result = _result(op, whole, attributes, output)
+    shape = tuple(result.shape[:result.rank]) if any(x.ndim for x in arrays.values()) else ()
+    if along:
+        shape = _with_axis(shape, axis, keepdims, x.ndim)
+    out, y = _output(desk, out, shape, dtype_of(result.dtype, whole.values()), tuple(given.values()))
+    if along:
+        y = y[..., None] if keepdims is False else np.moveaxis(y, axis, -1)
+    y = y if y.ndim else y[None]
+    return out, [Op(op, (*whole.values(), y), (attributes, _kernel(kernel)), (*whole, output))] if y.size else []
+
+
+def _result(op: str, arrays: dict[str, NDArray], attributes: Attributes, output: str) -> View:
     result, why = View(), ctypes.create_string_buffer(512)
-    status = lib.kops_op_result(op.encode(), _operands([*whole], [_shape_of(x) for x in whole.values()]), len(whole),
+    status = lib.kops_op_result(op.encode(), _operands([*arrays], [_shape_of(x) for x in arrays.values()]), len(arrays),
                                 _attributes(attributes), len(attributes), output.encode(), result, why, len(why))
     if status < 0:
         raise Session.explained(status, _library.text(why.value), None)
-    shape = tuple(result.shape[:result.rank]) if any(x.ndim for x in arrays.values()) else ()
-    out, y = _output(desk, out, shape, dtype_of(result.dtype, whole.values()), tuple(given.values()))
-    y = y if y.ndim else y[None]
-    names = (*whole, output)
-    return out, [Op(op, (*whole.values(), y), (attributes, _kernel(kernel)), names)] if y.size else []
+    return result
+
+
+def _with_axis(shape: tuple[int, ...], axis: int, keepdims: bool | None, rank: int) -> tuple[int, ...]:
+    """The shape of the result with that axis in its place, of one whose last axis takes that place."""
+    others = shape[:rank - 1]
+    there = shape[rank - 1:] if keepdims is None else (1,) * keepdims
+    return others[:axis] + there + others[axis:]
 
 
 # Made by scripts/gen-ops: described ops
+
+
+def softmax(desk: Desk, x: Operand, out: Array | None, axis: int, scale: float, log: bool,
+            kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "softmax", {"x": x}, (("scale", scale), ("log", log),), "y", out, kernel, (axis, None))
 
 
 def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
@@ -267,13 +269,23 @@ def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple
     return _described(desk, "copy", {"x": x}, (), "y", out, kernel)
 
 
+def reduce(desk: Desk, x: Operand, out: Array | None, axis: int, keepdims: bool, kind: str,
+           kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "reduce", {"x": x}, (("kind", kind),), "y", out, kernel, (axis, keepdims))
+
+
 def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
     return _described(desk, "multiply", {"a": a, "b": b}, (), "y", out, kernel)
 
 
-def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, out: Array | None, eps: float,
-               kernel: str | None) -> tuple[Array, list[Op]]:
-    return _described(desk, "layer_norm", {"x": x, "weight": weight, "bias": bias}, (("eps", eps),), "y", out, kernel)
+def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, out: Array | None, axis: int,
+               eps: float, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "layer_norm", {"x": x, "weight": weight, "bias": bias}, (("eps", eps),), "y", out, kernel,
+                      (axis, None))
+
+
+CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
+                                                   ("reduce", "kind"): ("sum", "max", "mean")}
 
 
 # End of described ops

@@ -33,7 +33,7 @@ BATCH_MAX = _library.RANK_MAX - 2
 def matmul(a: Any, b: Any, *, precision: str = "f32") -> da.Array:
     """a @ b, of matrices or batches of them. Each chunk of the result is a chain of tasks, one for each chunk along the
     shared axis, so a worker holds no more than a task's three operands for it."""
-    _ops.choice(_library.PRECISIONS, precision, "precision")
+    _ops.check_attributes("gemm", (("precision", precision),))
     a, b = _array(a, "a"), _array(b, "b")
     if native(a.dtype) != native(b.dtype):
         raise error("DTYPE", f"a is {a.dtype}, b is {b.dtype}: the operands of a product have one type; convert with "

@@ -27,18 +27,6 @@ struct product {
 	kops_precision precision;
 };
 
-static int check_gemm(const struct product *p, struct check *ret_check)
-{
-	struct step step = step_of(operation_by_name("gemm"));
-
-	step.set.alpha = (struct opt_real){true, p->alpha};
-	step.set.beta = (struct opt_real){true, p->beta};
-	step.set.precision = p->precision;
-	step.accumulates = p->old != NULL;
-	step.old = p->old;
-	return step_check_elements(&step, (struct elements[]){*p->a, *p->b}, p->y, ret_check);
-}
-
 /* Gives a step an attribute, as the option of that name does. */
 static void set(struct step *step, const char *name, const char *text)
 {
@@ -49,14 +37,31 @@ static void set(struct step *step, const char *name, const char *text)
 	step->set = flags.op;
 }
 
+static void set_number(struct step *step, const char *name, double value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.17g", value);
+	set(step, name, text);
+}
+
+static int check_gemm(const struct product *p, struct check *ret_check)
+{
+	struct step step = step_of(operation_by_name("gemm"));
+
+	set_number(&step, "alpha", p->alpha);
+	set_number(&step, "beta", p->beta);
+	step_set_precision(&step, p->precision);
+	step.accumulates = p->old != NULL;
+	step.old = p->old;
+	return step_check_elements(&step, (struct elements[]){*p->a, *p->b}, p->y, ret_check);
+}
+
 static int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
                          struct check *ret_check)
 {
 	struct step step = step_of(operation_by_name("softmax"));
-	char text[32];
-
-	snprintf(text, sizeof(text), "%.17g", scale);
-	set(&step, "scale", text);
+	set_number(&step, "scale", scale);
 	set(&step, "log", log ? "yes" : "no");
 	return step_check_elements(&step, x, y, ret_check);
 }

@@ -54,8 +54,8 @@ static void a_good_file_means_what_it_says(void **state)
 	assert_false(s->operands[0].transposed);
 	assert_int_equal(s->operands[1].value, 1);
 	assert_true(s->operands[1].transposed);
-	assert_true(s->flags.op.alpha.set && s->flags.op.alpha.value == 100);
-	assert_int_equal(s->flags.op.precision, KOPS_PRECISION_IEEE);
+	assert_true(s->flags.op.attributes[0].number.set && s->flags.op.attributes[0].number.value == 100);
+	assert_int_equal(s->flags.op.attributes[2].choice, 1 + KOPS_PRECISION_IEEE);
 	assert_false(s->has_old);
 
 	const struct jobfile_value *p = &f->values[4];
@@ -63,7 +63,7 @@ static void a_good_file_means_what_it_says(void **state)
 	assert_string_equal(p->flags.op.kernel, "rows");
 
 	const struct jobfile_value *c = &f->values[5];
-	assert_true(c->has_old && c->old == 4 && c->flags.op.beta.value == -2);
+	assert_true(c->has_old && c->old == 4 && c->flags.op.attributes[1].number.value == -2);
 	assert_int_equal(f->n_saves, 2);
 	assert_int_equal(f->saves[0].value, 5);
 	assert_string_equal(f->saves[0].path, "out.npy");
@@ -87,8 +87,9 @@ static void settings_are_those_of_the_op(void **state)
 	assert_string_equal(f->values[1].flags.op.kernel, "k");
 	assert_int_equal(f->values[2].flags.op.attributes[0].choice, 0);
 	assert_null(f->values[2].flags.op.kernel);
-	assert_true(f->values[3].flags.op.alpha.set && f->values[3].flags.op.alpha.value == 3);
-	assert_false(f->values[3].flags.op.beta.set);
+	assert_true(f->values[3].flags.op.attributes[0].number.set &&
+	            f->values[3].flags.op.attributes[0].number.value == 3);
+	assert_false(f->values[3].flags.op.attributes[1].number.set);
 	jobfile_free(f);
 }
 

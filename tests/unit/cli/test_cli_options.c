@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "json.h"
+#include "kernel.h"
 #include "nearest.h"
 #include "op/operation.h"
 #include "program.h"
@@ -52,7 +53,7 @@ static void options_and_files_may_be_mixed(void **state)
 	assert_true(f.check);
 	assert_true(f.m.set && f.m.value == 12 && !f.n.set);
 	assert_int_equal(parse(&f, why, &n, &args, WORDS("--alpha", "-1.5", "--priority=low", "--", "-o")), 0);
-	assert_true(f.op.alpha.set && f.op.alpha.value == -1.5);
+	assert_true(f.op.attributes[0].number.set && f.op.attributes[0].number.value == -1.5);
 	assert_int_equal(f.priority, KOPS_LOW);
 	assert_string_equal(args[0], "-o");
 }
@@ -212,24 +213,67 @@ static void json_is_escaped_and_nested(void **state)
 	free(text);
 }
 
-/* beta is a factor of the old C only for gemm; other ops define their own. */
+static void set(struct flags *flags, const char *op, const char *name, const char *text)
+{
+	const struct option_row *row = options_find(operation_by_name(op)->settings, name);
+	char why[CLI_WHY_BYTES];
+
+	*flags = (struct flags){.help = false};
+	assert_int_equal(options_set(row, name, text, flags, why), 0);
+}
+
+/* beta is a factor of the old C; what other ops have at its place in their descriptions is not. */
 static void a_setting_means_what_its_op_says(void **state)
 {
-	static const struct option_row settings[] = {OPTION("beta", 0, "X", real, op.beta, ""), SETTINGS_END};
-	const struct operation other = {
-	    .name = "other", .n_inputs = 1, .settings = settings, .verb = {.summary = "other"}};
+	const struct operation *gemm = operation_by_name("gemm"), *softmax = operation_by_name("softmax");
 	char nowhere[] = "/nowhere/x.npy", *files[] = {nowhere, nowhere, NULL};
-	struct cli cli = {
-	    .program = "test", .command = commands_program()->commands[0], .flags.op.beta = {true, 2}};
+	struct cli cli = {.program = "test", .command = commands_program()->commands[0]};
 
 	(void)state;
-	assert_int_equal(verb_op_run(&cli, &operation_gemm, files), CLI_USAGE);
+	set(&cli.flags, "gemm", "beta", "2");
+	assert_int_equal(verb_op_run(&cli, gemm, files), CLI_USAGE);
 	assert_string_equal(cli.why, "--beta needs the old C: add -c FILE");
-	assert_int_equal(verb_op_run(&cli, &other, files), CLI_FAILED);
+	set(&cli.flags, "softmax", "log", "yes");
+	assert_int_equal(verb_op_run(&cli, softmax, files), CLI_FAILED);
 	assert_non_null(strstr(cli.why, nowhere));
-	cli.flags.op.beta.value = 0; /* says nothing */
-	assert_int_equal(verb_op_run(&cli, &operation_gemm, files), CLI_FAILED);
+	set(&cli.flags, "gemm", "beta", "0"); /* says nothing */
+	assert_int_equal(verb_op_run(&cli, gemm, files), CLI_FAILED);
 	assert_non_null(strstr(cli.why, nowhere));
+}
+
+static void an_old_matrix_counts_once_by_default(void **state)
+{
+	struct step step = step_of(operation_by_name("gemm"));
+	struct op_args args = {.op = op_by_name("gemm")};
+	struct flags flags;
+
+	(void)state;
+	step_set_attributes(&step, &args);
+	assert_true(args.params.gemm.alpha == 1 && args.params.gemm.beta == 0);
+	step.accumulates = true;
+	step_set_attributes(&step, &args);
+	assert_true(args.params.gemm.alpha == 1 && args.params.gemm.beta == 1);
+	set(&flags, "gemm", "beta", "-2");
+	step.set = flags.op;
+	step_set_attributes(&step, &args);
+	assert_true(args.params.gemm.beta == -2);
+	set(&flags, "gemm", "beta", "0");
+	step.set = flags.op;
+	step_set_attributes(&step, &args);
+	assert_true(args.params.gemm.beta == 0);
+}
+
+static void a_precision_is_for_ops_that_have_one(void **state)
+{
+	struct step gemm = step_of(operation_by_name("gemm")), add = step_of(operation_by_name("add"));
+	struct op_args args = {.op = op_by_name("gemm")};
+
+	(void)state;
+	step_set_precision(&gemm, KOPS_PRECISION_TF32);
+	step_set_attributes(&gemm, &args);
+	assert_int_equal(args.params.gemm.precision, KOPS_PRECISION_TF32);
+	step_set_precision(&add, KOPS_PRECISION_TF32);
+	assert_memory_equal(&add.set, &(struct settings){.kernel = NULL}, sizeof(add.set));
 }
 
 int main(void)
@@ -243,6 +287,8 @@ int main(void)
 	    cmocka_unit_test(the_ops_are_those_of_the_list),
 	    cmocka_unit_test(json_is_escaped_and_nested),
 	    cmocka_unit_test(a_setting_means_what_its_op_says),
+	    cmocka_unit_test(an_old_matrix_counts_once_by_default),
+	    cmocka_unit_test(a_precision_is_for_ops_that_have_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
