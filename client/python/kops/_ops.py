@@ -6,6 +6,7 @@ Each function checks its arguments and returns the result's array and a list of 
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -37,6 +38,7 @@ class Op(NamedTuple):
     names: tuple[str, ...]  # of the arrays
 
 
+@functools.lru_cache(maxsize=256)
 def _attributes(values: Attributes) -> ctypes.Array[_library.NamedAttribute]:
     """For libkops: words, numbers and truth values by the attributes' names."""
     rows = [_library.NamedAttribute(name.encode(), 0, value.encode()) if isinstance(value, str)
@@ -44,9 +46,17 @@ def _attributes(values: Attributes) -> ctypes.Array[_library.NamedAttribute]:
     return (_library.NamedAttribute * len(rows))(*rows)
 
 
-def _operands(names: Sequence[str], views: Sequence[View]) -> ctypes.Array[_library.NamedOperand]:
-    rows = [_library.NamedOperand(name.encode(), view) for name, view in zip(names, views)]
-    return (_library.NamedOperand * len(rows))(*rows)
+@functools.cache  # without an end: copies of the rows point to these names
+def _names(names: tuple[str, ...]) -> ctypes.Array[_library.NamedOperand]:
+    return (_library.NamedOperand * len(names))(*(_library.NamedOperand(name.encode()) for name in names))
+
+
+def _operands(names: tuple[str, ...], views: Sequence[View]) -> ctypes.Array[_library.NamedOperand]:
+    named = _names(names)
+    rows = type(named).from_buffer_copy(named)
+    for row, view in zip(rows, views):
+        row.view = view
+    return rows
 
 
 def append(job: int, op: Op, v: Sequence[View]) -> int:
@@ -93,6 +103,10 @@ def _axis(x: NDArray, axis: int) -> int:
     if not -x.ndim <= axis < x.ndim:
         raise error("SHAPE", f"there is no axis {axis} in an array of shape {x.shape}")
     return axis % x.ndim
+
+
+def _with_last(x: NDArray, axis: int) -> NDArray:
+    return x if axis == x.ndim - 1 else np.moveaxis(x, axis, -1)
 
 
 def choice(words: Collection[str], value: str, what: str) -> None:
@@ -200,9 +214,9 @@ def _operand_or_number(desk: Desk, x: Operand, other: Operand) -> NDArray:
     return desk.operand(x)
 
 
-def _shape_of(x: NDArray) -> View:
-    view = View(None, 0, dtype_code(x.dtype), x.ndim)
-    view.shape[:x.ndim] = x.shape
+def _shape_of(dtype: int, shape: tuple[int, ...]) -> View:
+    view = View(None, 0, dtype, len(shape))
+    view.shape[:len(shape)] = shape
     return view
 
 
@@ -221,25 +235,28 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
     if along:
         name, x = next(iter(arrays.items()))
         axis, keepdims = _axis(x, along[0]), along[1]
-        whole[name] = np.moveaxis(x, axis, -1)
-    result = _result(op, whole, attributes, output)
-    shape = tuple(result.shape[:result.rank]) if any(x.ndim for x in arrays.values()) else ()
+        whole[name] = _with_last(x, axis)
+    dtype, shape = _result(op, (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes, output)
+    shape = shape if any(x.ndim for x in arrays.values()) else ()
     if along:
         shape = _with_axis(shape, axis, keepdims, x.ndim)
-    out, y = _output(desk, out, shape, dtype_of(result.dtype, whole.values()), tuple(given.values()))
+    out, y = _output(desk, out, shape, dtype_of(dtype, whole.values()), tuple(given.values()))
     if along:
-        y = y[..., None] if keepdims is False else np.moveaxis(y, axis, -1)
+        y = y[..., None] if keepdims is False else _with_last(y, axis)
     y = y if y.ndim else y[None]
     return out, [Op(op, (*whole.values(), y), (attributes, _kernel(kernel)), (*whole, output))] if y.size else []
 
 
-def _result(op: str, arrays: dict[str, NDArray], attributes: Attributes, output: str) -> View:
+@functools.lru_cache(maxsize=256)
+def _result(op: str, names: tuple[str, ...], shapes: tuple[tuple[int, tuple[int, ...]], ...], attributes: Attributes,
+            output: str) -> tuple[int, tuple[int, ...]]:
+    """Its type and shape, from those of the operands."""
     result, why = View(), ctypes.create_string_buffer(512)
-    status = lib.kops_op_result(op.encode(), _operands([*arrays], [_shape_of(x) for x in arrays.values()]), len(arrays),
+    status = lib.kops_op_result(op.encode(), _operands(names, [_shape_of(*x) for x in shapes]), len(names),
                                 _attributes(attributes), len(attributes), output.encode(), result, why, len(why))
     if status < 0:
         raise Session.explained(status, _library.text(why.value), None)
-    return result
+    return result.dtype, tuple(result.shape[:result.rank])
 
 
 def _with_axis(shape: tuple[int, ...], axis: int, keepdims: bool | None, rank: int) -> tuple[int, ...]:
