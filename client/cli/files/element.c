@@ -154,6 +154,10 @@ void elements_gather(const struct elements *e, uint64_t row, uint64_t first, uin
 	size_t size = kops_dtype_size(e->dtype);
 	int64_t step = e->strides[e->rank - 1] * (int64_t)size;
 
+	if (step == (int64_t)size) {
+		memcpy(out, next, n * size);
+		return;
+	}
 	for (uint64_t i = 0; i < n; i++, next += step)
 		memcpy((unsigned char *)out + i * size, next, size);
 }
