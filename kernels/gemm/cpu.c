@@ -265,6 +265,8 @@ static int launch_openblas(const struct op_args *args, const struct launch *laun
 		return cpu_reference_launch(args, launch);
 	for (unsigned i = A; i <= C; i++) {
 		o[i] = describe(&folded, i);
+		if (!o[i].packed)
+			continue; /* and there may be no workspace */
 		o[i].data = space;
 		space += packed_bytes(&folded, i);
 	}
