@@ -1,19 +1,24 @@
-# Sourced after lib.sh: a Debian 12 of one's own in $root. The tree is made once for all build folders, in $cache.
+# Sourced after lib.sh: a Debian of one's own in $root: 12, or another one of which the test names $suite and $in_tree, its
+# packages. The tree is made once for all build folders, in $cache.
 [ "$(id -u)" = 0 ] || { echo "skipped: a container needs root"; exit $SKIP; }
 need systemd-nspawn debootstrap apt-get flock
-grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || { echo "skipped: the build is not one for Debian 12"; exit $SKIP; }
+# What this host builds is to run in a tree of the same release.
+if [ -z "${suite:-}" ]; then
+	grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || { echo "skipped: the build is not one for Debian 12"; exit $SKIP; }
+	suite=bookworm
+	in_tree=systemd,systemd-sysv,dbus,libmicrohttpd12,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
+fi
 
 root=$scratch/root
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/kops-tests
-in_tree=systemd,systemd-sysv,dbus,libmicrohttpd12,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
-tree=$cache/bookworm-$(echo "$in_tree" | cksum | tr -d " ") # with other packages it is another tree
+tree=$cache/$suite-$(echo "$in_tree" | cksum | tr -d " ") # with other packages it is another tree
 
 make_tree() {
 	[ ! -d "$tree" ] || return 0 # by now
-	mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" { print $1; exit }')
-	[ -n "$mirror" ] || { echo "skipped: apt knows no mirror of Debian 12"; exit $SKIP; }
-	rm -rf "$cache"/bookworm*
-	debootstrap --variant=minbase --include="$in_tree" bookworm "$tree.part" "$mirror" >"$scratch/debootstrap.log" 2>&1 ||
+	mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 2>/dev/null | awk '$2 == "bookworm" || $2 == "trixie" { print $1; exit }')
+	[ -n "$mirror" ] || { echo "skipped: apt knows no mirror of Debian"; exit $SKIP; }
+	rm -rf "$cache/$suite"*
+	debootstrap --variant=minbase --include="$in_tree" "$suite" "$tree.part" "$mirror" >"$scratch/debootstrap.log" 2>&1 ||
 		{ tail -5 "$scratch/debootstrap.log"; echo "skipped: debootstrap did not make a tree"; exit $SKIP; }
 	mv "$tree.part" "$tree"
 }
