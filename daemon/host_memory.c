@@ -526,8 +526,8 @@ static void tell(const struct look *look, uint64_t mine, uint64_t beyond)
 	if (!host.tell)
 		return;
 	snprintf(details, sizeof details,
-	         "%" PRIu64 " bytes more of memory do not fit: %s has %" PRIu64 " bytes, %" PRIu64
-	         " free, of which %" PRIu64 " stay free and %" PRIu64 " are promised to others",
+	         "cannot reserve %" PRIu64 " bytes: %s has %" PRIu64 " bytes, %" PRIu64 " free (%" PRIu64
+	         " kept free, %" PRIu64 " reserved for others)",
 	         mine + beyond, look->tightest.what, look->tightest.total, look->tightest.free,
 	         kept_free(&look->tightest), look->promised > mine ? look->promised - mine : 0);
 	host.tell(details);
@@ -542,9 +542,8 @@ static int refuse_bytes(const struct look *look, uint64_t mine, uint64_t beyond,
 {
 	tell(look, mine, beyond);
 	snprintf(why, why_bytes,
-	         "%" PRIu64
-	         " bytes more of %s do not fit beside what is in use or promised; use less, try again "
-	         "later, or have kopsd given more",
+	         "cannot reserve %" PRIu64 " bytes of %s: the rest is in use or reserved; use less, try again "
+	         "later, or have kopsd's limit raised",
 	         mine + beyond, look->tightest.is_address_space ? "address space" : "memory");
 	return KOPS_E_NOMEM;
 }
@@ -655,9 +654,8 @@ int host_memory_try_map(uint64_t bytes, char *why, size_t why_bytes)
 
 	if (at == MAP_FAILED) {
 		snprintf(why, why_bytes,
-		         "%" PRIu64
-		         " bytes of address space could not be mapped; raise the limit (ulimit -v and -d, "
-		         "LimitAS, LimitDATA)",
+		         "cannot map %" PRIu64
+		         " bytes of address space; raise the limit (ulimit -v and -d, LimitAS, LimitDATA)",
 		         bytes);
 		return KOPS_E_NOMEM;
 	}

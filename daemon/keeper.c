@@ -52,7 +52,7 @@ static void write_all(struct keeper *k)
 		if (!kept->shapes)
 			continue;
 		if (learned_file_save(&kept->file, kept->shapes, kept->n_shapes, why) < 0 && !k->has_failed) {
-			log_warning("%s; it will be learned anew after a restart", why);
+			log_warning("%s; kopsd will measure them again after a restart", why);
 			k->has_failed = true;
 		}
 		free(kept->shapes);

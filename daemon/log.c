@@ -102,7 +102,7 @@ static bool tell_what_was_lost(void)
 	int n = put_level(line, LOG_LEVEL_WARNING);
 
 	n += snprintf(line + n, sizeof line - (size_t)n,
-	              "%u lines lost: what reads this log was too slow, or could not write it\n", out.lost);
+	              "%u lines lost: the reader of this log was too slow, or writing failed\n", out.lost);
 	return put_line(line, (size_t)n);
 }
 

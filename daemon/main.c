@@ -24,7 +24,7 @@
 
 /* The settings or the command line must be changed first; restarting would not help. */
 enum { EXIT_SETTINGS = 2 };
-#define TOLD_CLIENTS      "kopsd does not start, as its settings are wrong; its log says where (journalctl -u kopsd)"
+#define TOLD_CLIENTS      "kopsd cannot start: its configuration is invalid; see its log (journalctl -u kopsd)"
 #define LARGE_BYTES       (128 << 10)
 #define BLAS_THREAD_BYTES (160u << 20)
 #define FDS_MIN           64u /* with fewer, server.c cannot divide them */
@@ -65,7 +65,7 @@ static bool has_room_for_blas(void)
 
 	if (host_memory_try_map((uint64_t)openblas_get_num_threads() * BLAS_THREAD_BYTES, why, sizeof why) == 0)
 		return true;
-	log_error("too little memory for OpenBLAS: %s, or set OPENBLAS_NUM_THREADS=1", why);
+	log_error("out of memory for the threads of OpenBLAS: %s, or set OPENBLAS_NUM_THREADS=1", why);
 	return false;
 }
 
@@ -79,7 +79,7 @@ static bool has_descriptors(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_max >= FDS_MIN)
 		return true;
-	log_error("kopsd may have %llu file descriptors and needs at least %u; raise LimitNOFILE",
+	log_error("the limit of file descriptors is %llu, and kopsd needs at least %u; raise LimitNOFILE",
 	          (unsigned long long)limit.rlim_max, FDS_MIN);
 	return false;
 }
@@ -91,8 +91,9 @@ static bool has_stack(void)
 
 	if (getrlimit(RLIMIT_STACK, &limit) < 0 || limit.rlim_cur >= STACK_MIN)
 		return true;
-	log_error("kopsd may have a stack of %llu bytes and needs %u; raise LimitSTACK (ulimit -s)",
-	          (unsigned long long)limit.rlim_cur, STACK_MIN);
+	log_error(
+	    "the limit of the stack is %llu bytes, and kopsd needs at least %u; raise LimitSTACK (ulimit -s)",
+	    (unsigned long long)limit.rlim_cur, STACK_MIN);
 	return false;
 }
 
@@ -101,10 +102,9 @@ static void warn_of_short_files(void)
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-		log_warning(
-		    "memory that kopsd lends may have at most %llu bytes each, as files may; raise LimitFSIZE "
-		    "(ulimit -f)",
-		    (unsigned long long)limit.rlim_cur);
+		log_warning("the limit of file sizes is %llu bytes, so no SHARED buffer can be larger; raise "
+		            "LimitFSIZE (ulimit -f)",
+		            (unsigned long long)limit.rlim_cur);
 }
 
 static int serve(int argc, char **argv, struct server *server)

@@ -27,7 +27,7 @@ static int start_thread(struct reload *r)
 	int error = threads_create(&thread, NULL, load, r);
 
 	if (error) {
-		snprintf(r->why, sizeof(r->why), "cannot start a thread to read it: %s", strerror(error));
+		snprintf(r->why, sizeof(r->why), "cannot start a thread that reads it: %s", strerror(error));
 		return KOPS_E_SYSTEM;
 	}
 	pthread_detach(thread);

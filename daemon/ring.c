@@ -199,11 +199,11 @@ int ring_new(struct rings *all, void *user, uint32_t entries, struct ring **ret_
 	void *memory;
 
 	if (!r) {
-		snprintf(why, WHY_BYTES, "no memory for a ring");
+		snprintf(why, WHY_BYTES, "out of memory for a ring");
 		return KOPS_E_NOMEM;
 	}
 	if (make_memory(ring_bytes(entries), ret_fd, &memory) < 0) {
-		snprintf(why, WHY_BYTES, "cannot make a ring of %u entries: %s%s", entries, strerror(errno),
+		snprintf(why, WHY_BYTES, "cannot create a ring of %u entries: %s%s", entries, strerror(errno),
 		         errno == EMFILE || errno == ENFILE ? "; raise LimitNOFILE" : "");
 		free(r);
 		return KOPS_E_NOMEM;
@@ -251,14 +251,17 @@ static bool is_worth_looking(const struct ring *r, const struct ring_end *end)
 	       !all->is_busy(all) && clock_ns() >= all->no_looks_until_ns;
 }
 
-int ring_take(struct ring *r, struct ring_run *ret_run)
+int ring_take(struct ring *r, struct ring_run *ret_run, char why[WHY_BYTES])
 {
-	uint32_t waiting = ring_load(&r->memory->run_tail) - r->taken;
-	uint32_t unread = r->put - ring_load(&r->memory->end_head);
+	uint32_t run_tail = ring_load(&r->memory->run_tail), end_head = ring_load(&r->memory->end_head);
+	uint32_t waiting = run_tail - r->taken, unread = r->put - end_head;
 	const struct ring_run *from = &ring_runs(r->memory)[r->taken % r->entries];
 
-	if (waiting > r->entries || unread > r->entries)
+	if (waiting > r->entries || unread > r->entries) {
+		snprintf(why, WHY_BYTES, "invalid ring positions (run_tail %u, end_head %u)", run_tail,
+		         end_head);
 		return KOPS_E_PROTOCOL;
+	}
 	if (waiting == 0 || unread + r->reserved >= r->entries)
 		return 0;
 	ret_run->prepared = __atomic_load_n(&from->prepared, __ATOMIC_RELAXED);

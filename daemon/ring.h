@@ -72,8 +72,8 @@ void ring_free(struct ring *ring); /* NULL allowed */
 void ring_awaken(struct ring *ring);
 
 /* Takes a run. Returns 1: *ret_run is taken, and an entry for its receipt is reserved. 0: there is no run, or
- * no free entry. KOPS_E_PROTOCOL. */
-int ring_take(struct ring *ring, struct ring_run *ret_run);
+ * no free entry. KOPS_E_PROTOCOL with a sentence. */
+int ring_take(struct ring *ring, struct ring_run *ret_run, char why[WHY_BYTES]);
 
 /* The client's position: the number of runs put in so far. */
 uint32_t ring_mark(const struct ring *ring);

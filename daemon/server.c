@@ -56,9 +56,8 @@ device_failed(struct engine *engine, const struct device *device, const char *wh
  */
 static void on_abort_at_start(int number)
 {
-	static const char line[] =
-	    "kopsd cannot start: a library gave up (abort) for want of memory, threads, file descriptors or "
-	    "fs.epoll.max_user_watches; raise the limit that is reached";
+	static const char line[] = "kopsd cannot start: a library called abort(), out of memory, threads, file "
+	                           "descriptors or fs.epoll.max_user_watches; raise the limit that was reached";
 
 	(void)number;
 	log_error("%s", line);
@@ -123,7 +122,7 @@ static void on_hang_check(uv_timer_t *timer)
 		/* It must be hung twice: the first check after a SIGSTOP comes before runs that finished
 		 * meanwhile. */
 		if (hung && d->seen_hung)
-			device_failed(&s->engine, d->device, "no job came back within hang-timeout");
+			device_failed(&s->engine, d->device, "no job finished within hang-timeout");
 		d->seen_hung = hung;
 		out |= d->device->runs_out > 0;
 	}
@@ -224,7 +223,7 @@ static void on_drain_timeout(uv_timer_t *timer)
 {
 	struct server *s = timer->data;
 
-	log_warning("jobs still ran after drain-timeout; their clients will send them again");
+	log_warning("jobs are still running after drain-timeout; their clients will send them again");
 	uv_stop(&s->loop);
 }
 
@@ -235,7 +234,7 @@ static void on_stop_signal(uv_signal_t *signal, int number)
 	(void)number;
 	if (s->state == SERVER_DRAINING || s->state == SERVER_STOPPED)
 		return;
-	log_notice("stopping: finishing the jobs that run");
+	log_notice("stopping: finishing running jobs");
 	notify("STOPPING=1\nSTATUS=Finishing running jobs");
 	s->state = SERVER_DRAINING;
 	s->sessions.stopping = true;
@@ -251,7 +250,7 @@ static void log_unknown_owners(const struct config *config)
 		const struct config_owner *owner = &config->owners[i];
 
 		if (!owner->is_known)
-			log_warning("%s: there is no %s \"%s\", so this section has no effect", owner->origin,
+			log_warning("%s: no %s is named \"%s\"; this section is ignored", owner->origin,
 			            owner->is_group ? "group" : "user", owner->name);
 	}
 }
@@ -273,7 +272,8 @@ static void apply_settings(struct server *s, const struct config *fresh)
 	char names[CONFIG_WHY_BYTES];
 
 	if (config_reload(&s->config, fresh, names))
-		log_warning("changed settings that need a restart (systemctl restart kopsd): %s", names);
+		log_warning("changed settings take effect only after a restart (systemctl restart kopsd): %s",
+		            names);
 	log_set_level((int)s->config.log_level);
 	log_unknown_owners(&s->config);
 	sessions_reload(&s->sessions, on_reloaded);
@@ -292,7 +292,7 @@ static void on_settings(struct reload *reload, int rc)
 		apply_settings(s, &reload->fresh);
 		return;
 	}
-	log_error("configuration not reloaded, the old one stays: %s", reload->why);
+	log_error("configuration not reloaded, the old one remains in effect: %s", reload->why);
 	tell_reloaded(s);
 }
 
@@ -492,7 +492,7 @@ static int watch_signals(struct server *s, char why[CONFIG_WHY_BYTES])
 		rc = watch_signal(s, &s->sighup, SIGHUP, on_reload_signal);
 	if (rc == 0)
 		return 0;
-	snprintf(why, CONFIG_WHY_BYTES, "signals cannot be watched: %s", uv_strerror(rc));
+	snprintf(why, CONFIG_WHY_BYTES, "cannot watch signals: %s", uv_strerror(rc));
 	return KOPS_E_SYSTEM;
 }
 
@@ -509,7 +509,7 @@ static int make_loops(struct server *s, char why[CONFIG_WHY_BYTES])
 		uv_run(&s->loop, UV_RUN_NOWAIT);
 		uv_loop_close(&s->loop);
 	}
-	snprintf(why, CONFIG_WHY_BYTES, "cannot make the event loop: %s", uv_strerror(rc));
+	snprintf(why, CONFIG_WHY_BYTES, "cannot create the event loop: %s", uv_strerror(rc));
 	return KOPS_E_SYSTEM;
 }
 

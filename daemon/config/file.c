@@ -143,15 +143,13 @@ static int parse_section(struct config *config, struct file *file, const char *t
 
 	if (split_owner(text, &is_group, name)) {
 		if (!can_look_up(is_group, trim(name))) {
-			config_fail(why, "%s: cannot look up who is meant by %s: %s", origin, text,
-			            strerror(errno));
+			config_fail(why, "%s: cannot look up %s: %s", origin, text, strerror(errno));
 			return KOPS_E_SYSTEM;
 		}
 		file->owner = get_owner(config, is_group, trim(name), origin);
 		if (!file->owner)
-			return config_fail(
-			    why, "%s: %s is one section of users and groups too many; %d are possible", origin,
-			    text, CONFIG_OWNERS_MAX);
+			return config_fail(why, "%s: %s exceeds the limit of %d user and group sections",
+			                   origin, text, CONFIG_OWNERS_MAX);
 		return 0;
 	}
 	if (strcmp(text, "[kopsd]") != 0)
@@ -159,7 +157,7 @@ static int parse_section(struct config *config, struct file *file, const char *t
 		                   "%s: unknown section %.80s; there are [kopsd], [user NAME] and [group NAME]",
 		                   origin, text);
 	if (file->has_section)
-		return config_fail(why, "%s: [kopsd] stands here a second time; keep one", origin);
+		return config_fail(why, "%s: duplicate section [kopsd]; keep one", origin);
 	file->has_section = true;
 	file->owner = NULL;
 	return 0;
@@ -194,8 +192,7 @@ static int parse_setting(struct config *config, struct file *file, char *text, c
 		return config_fail_unknown(why, where, PLACE_FILE, key);
 	}
 	if (file->owner && s->limit == NO_LIMIT)
-		return config_fail(why, "%s: %s is not a limit of one user, so it belongs to [kopsd]", origin,
-		                   key);
+		return config_fail(why, "%s: %s is not a limit of one user; move it to [kopsd]", origin, key);
 	set_in_line = file->owner ? &file->owner_set_in_line[file->owner - config->owners][s->limit]
 	                          : &file->set_in_line[s - config_settings];
 	if (*set_in_line)
@@ -258,10 +255,9 @@ int config_read_file(struct config *config, const char *path, bool may_be_absent
 	if (!f && may_be_absent && errno == ENOENT)
 		return 0;
 	if (!f && errno == EINVAL)
-		return config_fail(why,
-		                   "the configuration file %.300s is no regular file, and reading it might "
-		                   "never end; put a text file in its place",
-		                   path);
+		return config_fail(
+		    why, "the configuration file %.300s is not a regular file; replace it with a text file",
+		    path);
 	if (!f)
 		return config_fail(why, "cannot open the configuration file %.300s: %s", path, strerror(errno));
 

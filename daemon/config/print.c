@@ -29,7 +29,7 @@ static void print_owner(const struct config_owner *owner)
 	if (owner->is_known)
 		printf(", %s %u\n", owner->is_group ? "gid" : "uid", (unsigned)owner->id);
 	else
-		printf(", without effect: there is no such %s\n", kind);
+		printf(", ignored: there is no such %s\n", kind);
 	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
 		if (s->limit == NO_LIMIT || !owner->limits[s->limit].origin[0])
 			continue;

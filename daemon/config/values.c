@@ -76,8 +76,8 @@ static int assign_text(struct config *config, const struct setting *s, const cha
 
 	config_spell(PLACE_FILE, s->name, name);
 	if (len < s->min || len > s->max)
-		return config_fail(why, "%s: %s is %zu bytes long; allowed are %" PRIu64 " to %" PRIu64, origin,
-		                   name, len, s->min, s->max);
+		return config_fail(why, "%s: %s has %zu bytes, expected %" PRIu64 " to %" PRIu64, origin, name,
+		                   len, s->min, s->max);
 	if (!is_printable(text))
 		return config_fail(why, "%s: %s holds control characters; write it as plain text", origin,
 		                   name);
@@ -102,8 +102,7 @@ int config_read_number(const struct setting *s, const char *text, const char *or
 	if (value < s->min || value > s->max) {
 		config_format_number(s->kind, s->min, min, sizeof(min));
 		config_format_number(s->kind, s->max, max, sizeof(max));
-		return config_fail(why, "%s: %s = %s is out of range; allowed are %s to %s", origin, name, text,
-		                   min, max);
+		return config_fail(why, "%s: %s = %s is out of range (%s to %s)", origin, name, text, min, max);
 	}
 	*ret = value;
 	return 0;

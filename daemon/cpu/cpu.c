@@ -112,7 +112,8 @@ static int start_blas(unsigned threads, char why[WHY_BYTES])
 	char room[WHY_BYTES / 2];
 
 	if (host_memory_try_map(n * BLAS_BUFFER_BYTES, room, sizeof room) < 0) {
-		snprintf(why, WHY_BYTES, "too little memory for OpenBLAS: %s, or lower cpu-threads", room);
+		snprintf(why, WHY_BYTES, "out of memory for the threads of OpenBLAS: %s, or lower cpu-threads",
+		         room);
 		return KOPS_E_NOMEM;
 	}
 	openblas_set_num_threads((int)threads);
@@ -129,7 +130,7 @@ static int cpu_open(unsigned index, const struct driver_limits *limits, struct d
                     char why[WHY_BYTES])
 {
 	if (index != 0) {
-		snprintf(why, WHY_BYTES, "there is one CPU device, cpu, and no number %u", index);
+		snprintf(why, WHY_BYTES, "invalid CPU device number %u: there is only one, cpu", index);
 		return KOPS_E_DEVICE;
 	}
 	struct device_state *dev = calloc(1, sizeof *dev);
@@ -247,7 +248,7 @@ static int make_carried(struct run *run, const struct run_op *op)
 	carried = map_zeroed(bytes);
 	if (!carried) {
 		host_memory_settle(bytes);
-		snprintf(run->error, WHY_BYTES, "out of memory: op %u keeps %llu bytes from part to part",
+		snprintf(run->error, WHY_BYTES, "out of memory: op %u keeps %llu bytes between its parts",
 		         run->next_op, (unsigned long long)bytes);
 		return KOPS_E_NOMEM;
 	}

@@ -26,7 +26,7 @@
 
 static const char *sentence_of(int status)
 {
-	return status == KOPS_E_NOMEM ? "out of memory while the job was enqueued" : "CUDA refused the job";
+	return status == KOPS_E_NOMEM ? "out of memory while enqueueing the job" : "CUDA refused the job";
 }
 
 static void start_alone(struct device_state *dev, struct run *run)

@@ -104,7 +104,7 @@ int cuda_not_started(struct run *run, unsigned i, int rc)
 {
 	const struct run_op *op = &run->ops[i];
 
-	snprintf(run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not start: %s", i, op->kernel->name,
+	snprintf(run->error, WHY_BYTES, "op %u: kernel \"%s\" of %s did not launch: %s", i, op->kernel->name,
 	         op->args.op->name, cudaGetErrorString(cudaPeekAtLastError()));
 	return rc;
 }

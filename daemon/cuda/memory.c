@@ -106,7 +106,7 @@ int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *ou
 		return KOPS_E_FAULT;
 	cudaGetLastError();
 	snprintf(out->run->error, WHY_BYTES,
-	         "no %llu MiB of device memory are free for this job; free RESIDENT buffers or submit it again "
+	         "out of device memory: the job needs %llu MiB more; free RESIDENT buffers, or submit it again "
 	         "later",
 	         (unsigned long long)(bytes >> 20) + 1);
 	return KOPS_E_NOMEM;

@@ -28,9 +28,8 @@ static void explain_count(cudaError_t error, char why[WHY_BYTES])
 		         "no NVIDIA driver: libcuda.so.1 is missing or the kernel module is not loaded");
 	else if (error == cudaErrorInsufficientDriver)
 		snprintf(why, WHY_BYTES,
-		         "the NVIDIA driver is too old: it serves CUDA %d.%d, kops-cuda.so is built with "
-		         "%d.%d; update the "
-		         "driver",
+		         "the NVIDIA driver is too old: it supports CUDA %d.%d, kops-cuda.so needs %d.%d; "
+		         "update the driver",
 		         driver / 1000, driver % 1000 / 10, built / 1000, built % 1000 / 10);
 	else if (error == cudaErrorNoDevice)
 		snprintf(why, WHY_BYTES, "no CUDA device is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES");
@@ -162,11 +161,11 @@ static int require(struct device_state *dev, char why[WHY_BYTES])
 	void *function = NULL;
 
 	if (!attribute(dev->index, cudaDevAttrMemoryPoolsSupported)) {
-		snprintf(why, WHY_BYTES, "the device has no memory pools; kopsd needs them");
+		snprintf(why, WHY_BYTES, "the device does not support memory pools, which kopsd needs");
 		return KOPS_E_UNSUPPORTED;
 	}
 	if (!attribute(dev->index, cudaDevAttrCanUseHostPointerForRegisteredMem)) {
-		snprintf(why, WHY_BYTES, "the device cannot reach registered host memory at its own address");
+		snprintf(why, WHY_BYTES, "the device cannot access registered host memory at its host address");
 		return KOPS_E_UNSUPPORTED;
 	}
 	if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 11070, cudaEnableDefault,
@@ -188,7 +187,7 @@ static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, cha
 	cublasStatus_t status;
 
 	if (error != cudaSuccess)
-		return cuda_failed(error, "no memory for the workspace of cuBLAS", why);
+		return cuda_failed(error, "cannot allocate the workspace of cuBLAS", why);
 	status = cublasCreate(&lane->cublas);
 	if (status == CUBLAS_STATUS_SUCCESS)
 		status = cublasSetStream(lane->cublas, lane->stream);
@@ -199,7 +198,7 @@ static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, cha
 		                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
 	if (status == CUBLAS_STATUS_SUCCESS)
 		return 0;
-	snprintf(why, WHY_BYTES, "cuBLAS does not start: %s", cublasGetStatusString(status));
+	snprintf(why, WHY_BYTES, "cannot initialize cuBLAS: %s", cublasGetStatusString(status));
 	return KOPS_E_FAULT;
 }
 
@@ -220,7 +219,7 @@ static int open_lane(struct device_state *dev, unsigned i, const struct cudaDevi
 	if (error == cudaSuccess)
 		error = cudaEventCreateWithFlags(&lane->mark, cudaEventDisableTiming);
 	if (error != cudaSuccess)
-		return cuda_failed(error, "no CUDA stream", why);
+		return cuda_failed(error, "cannot create a CUDA stream", why);
 	return open_cublas(lane, prop, why);
 }
 
@@ -249,7 +248,7 @@ static int open_pool(struct device_state *dev, char why[WHY_BYTES])
 		dev->graphs.words[i].link = (struct list_link){0};
 		list_push_first(&dev->graphs.free_words, &dev->graphs.words[i].link);
 	}
-	return error == cudaSuccess ? 0 : cuda_failed(error, "no memory pool", why);
+	return error == cudaSuccess ? 0 : cuda_failed(error, "cannot create a memory pool", why);
 }
 
 static void close_stream(cudaStream_t stream)
@@ -330,7 +329,7 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 	if (error == cudaSuccess)
 		error = cudaGetDeviceProperties(&prop, dev->index);
 	if (error != cudaSuccess)
-		return cuda_failed(error, "the GPU does not open", why);
+		return cuda_failed(error, "cannot open the GPU", why);
 	if ((rc = require(dev, why)) < 0 || (rc = open_pool(dev, why)) < 0)
 		return rc;
 	for (unsigned i = 0; i < CUDA_LANES; i++)
@@ -339,7 +338,7 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 	cuda_graph_make_rehearsal(dev);
 	error = cudaMemGetInfo(&free_bytes, &total_bytes);
 	if (error != cudaSuccess)
-		return cuda_failed(error, "the GPU does not tell its memory", why);
+		return cuda_failed(error, "cannot read the size of the GPU's memory", why);
 	fill_info(dev, &prop, free_bytes);
 	return 0;
 }

@@ -276,7 +276,7 @@ int canary_self_test(const struct driver *driver, struct device_state *dev, stru
 		for (unsigned kernel = 0; kernel < list->n; kernel++) {
 			enum verdict v = test_kernel(&s, ops[i], &list->kernels[kernel]);
 			if (v == BROKEN) {
-				snprintf(failed, WHY_BYTES, "self-test of %s/%s did not come back in %d s",
+				snprintf(failed, WHY_BYTES, "self-test of %s/%s did not finish within %d s",
 				         ops[i]->name, list->kernels[kernel].name, CANARY_TIMEOUT_S);
 				return KOPS_E_FAULT;
 			}

@@ -116,8 +116,8 @@ static int add_device(const struct opening *o, unsigned m, unsigned index)
 
 	name_device(m, index, modules[m].file != NULL, name);
 	if (o->devices->n == DEVICES_MAX) {
-		snprintf(o->why, CONFIG_WHY_BYTES, "devices asks for more than %d devices; name those to use",
-		         DEVICES_MAX);
+		snprintf(o->why, CONFIG_WHY_BYTES,
+		         "there are more than %d devices, the limit; set devices to those to use", DEVICES_MAX);
 		return KOPS_E_INVALID;
 	}
 	rc = device_open(o->loop, name, driver, index, &limits, &d, reason);
@@ -154,7 +154,7 @@ static int add_all(const struct opening *o)
 		for (unsigned i = 0; modules[m].file && i < o->loaded[m].n && o->devices->n < DEVICES_MAX - 1;
 		     i++)
 			if (add_device(o, m, i) < 0)
-				log_error("going on without it: %s", o->why);
+				log_error("continuing without it: %s", o->why);
 	}
 	return rc;
 }
@@ -176,7 +176,7 @@ static int add_named(const struct opening *o, const struct device_word *word)
 	if (!word->is_numbered)
 		return add_kind(o, word->kind);
 	if (word->index >= loaded->n)
-		return refuse_device(o, name, "there are fewer (counting from 0)");
+		return refuse_device(o, name, "this host has fewer (numbers begin at 0)");
 	return add_device(o, word->kind, word->index);
 }
 

@@ -44,7 +44,7 @@ static int next_line(struct reader *r, char line[LINE_BYTES])
 
 	r->line++;
 	if (!end)
-		return refuse(r, "has no end: the file is cut off");
+		return refuse(r, "has no newline: the file is truncated");
 	if (n >= LINE_BYTES)
 		return refuse(r, "is longer than %d bytes", LINE_BYTES - 1);
 	memcpy(line, r->text, n);
@@ -95,7 +95,7 @@ static int take_candidates(const struct reader *r, char *const *words, size_t n,
 		    !take_trials(words[3], &c->trials))
 			return refuse(r, "needs two times and a count after \"%.40s\"", words[0]);
 	}
-	return n ? refuse(r, "is cut off") : 0;
+	return n ? refuse(r, "is truncated") : 0;
 }
 
 static int take_shape(const struct reader *r, char *line, struct learned *learned)
@@ -115,7 +115,8 @@ static int take_shape(const struct reader *r, char *line, struct learned *learne
 		return refuse(r, "does not begin with an op and a shape");
 	rc = take_candidates(r, words + 2, n - 2, r->file->kernels(shape.op), &shape);
 	if (rc == 0 && !learned_import(learned, &shape))
-		rc = refuse(r, "makes no sense: a kernel twice or alone, or numbers that no trial has");
+		rc = refuse(
+		    r, "is invalid: a kernel is listed twice or alone, or its times and count are impossible");
 	return rc;
 }
 
@@ -179,17 +180,19 @@ static char *read_file(const char *path, size_t *ret_bytes)
 	if (fd < 0 && errno == ENOENT)
 		return NULL;
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		log_warning("cannot read what jobs showed, %s: %s; kopsd will learn again", path,
-		            strerror(errno));
+		log_warning("cannot read measured kernel times from %s: %s; kopsd will measure them again",
+		            path, strerror(errno));
 	} else if (!S_ISREG(st.st_mode) || st.st_size > (off_t)LEARNED_FILE_BYTES_MAX) {
-		log_warning("%s is not a file of at most %u bytes, so it is ignored; kopsd will learn again",
+		log_warning("ignoring %s: expected a regular file of at most %u bytes; kopsd will measure "
+		            "kernel times again",
 		            path, LEARNED_FILE_BYTES_MAX);
 	} else {
 		*ret_bytes = (size_t)st.st_size;
 		text = read_bytes(fd, *ret_bytes);
 		if (!text)
-			log_warning("cannot read what jobs showed, %s: %s; kopsd will learn again", path,
-			            strerror(errno));
+			log_warning(
+			    "cannot read measured kernel times from %s: %s; kopsd will measure them again",
+			    path, strerror(errno));
 	}
 	if (fd >= 0)
 		close(fd);
@@ -209,13 +212,13 @@ struct learned *learned_file_load(const struct learned_file *file, const struct 
 	rc = learned_file_parse(file, text, bytes, learned, why);
 	free(text);
 	if (rc == 0)
-		log_notice("device %s: %s is of another version of kopsd, another device or another driver; "
-		           "kopsd will learn again",
+		log_notice("device %s: ignoring %s from another version of kopsd, another device or another "
+		           "driver; kopsd will measure kernel times again",
 		           file->device, file->path);
 	if (rc >= 0)
 		return learned;
-	log_warning("device %s: %s is not valid and was ignored; kopsd will learn again: %s", file->device,
-	            file->path, why);
+	log_warning("device %s: ignoring the invalid file %s: %s; kopsd will measure kernel times again",
+	            file->device, file->path, why);
 	learned_free(learned);
 	return learned_new(owner);
 }
@@ -260,7 +263,7 @@ int learned_file_save(const struct learned_file *file, const struct learned_shap
 	if (rc == 0)
 		rc = rename(fresh, file->path);
 	if (rc < 0)
-		snprintf(why, WHY_BYTES, "cannot write what jobs showed to %.160s: %s", file->path,
+		snprintf(why, WHY_BYTES, "cannot save measured kernel times to %.160s: %s", file->path,
 		         strerror(errno));
 	if (rc < 0 && fd >= 0)
 		unlink(fresh);

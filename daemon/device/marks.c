@@ -213,15 +213,13 @@ static void begin_anew(struct file *file)
 static void tell_death(const struct mark *m)
 {
 	if (m->deaths < MARKS_DEATHS_MAX)
-		log_notice(
-		    "a job of uid %u was running when kopsd died: until one of its shape has ended, such jobs "
-		    "of this user run alone, for an hour at most",
-		    (unsigned)m->uid);
+		log_notice("a job of uid %u was running when kopsd crashed; this user's jobs of that shape run "
+		           "alone until one finishes, for at most an hour",
+		           (unsigned)m->uid);
 	else
-		log_notice(
-		    "a job of uid %u was running when kopsd died, the last %u times: for an hour such jobs of "
-		    "this user are refused with INTERRUPTED",
-		    (unsigned)m->uid, m->deaths);
+		log_notice("a job of uid %u was running at the last %u crashes of kopsd; this user's jobs of "
+		           "that shape are refused for an hour (INTERRUPTED)",
+		           (unsigned)m->uid, m->deaths);
 }
 
 /* Counts a death of each job that the previous kopsd left marked. */
@@ -287,7 +285,7 @@ struct marks *marks_open(const char *path, char why[WHY_BYTES])
 		close(fd);
 	if (map == MAP_FAILED) {
 		snprintf(why, WHY_BYTES,
-		         "cannot use %.150s: %s; kopsd will not know which jobs were running when it dies",
+		         "cannot use %.150s: %s; after a crash kopsd will not know which jobs were running",
 		         path, strerror(errno));
 		free(marks);
 		return NULL;

@@ -50,8 +50,8 @@ static bool fits_device(struct engine *e, struct job *job)
 	if (out > 0)
 		return false;
 	snprintf(why, sizeof why,
-	         "the job needs %" PRIu64 " bytes of %s beside its resident buffers, which hold %" PRIu64
-	         " of %" PRIu64 "; drop buffers or split the job",
+	         "the job needs %" PRIu64 " bytes of %s in addition to RESIDENT buffers, which use %" PRIu64
+	         " of %" PRIu64 " bytes; drop buffers or split the job",
 	         job->run.device_bytes, device->name, device->stats.resident_bytes, device->info->memory_bytes);
 	job_end_queued(job, JOB_FAILED, KOPS_E_NOMEM, why);
 	return false;

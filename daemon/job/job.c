@@ -7,8 +7,8 @@
 
 void job_refuse_move(const struct job *job, enum job_state to)
 {
-	log_error("job %" PRIu64 ": move %d to %d is not allowed; this is a bug in kopsd", job->id, job->state,
-	          to);
+	log_error("job %" PRIu64 ": invalid state transition from %d to %d; this is a bug in kopsd", job->id,
+	          job->state, to);
 	__builtin_trap();
 }
 

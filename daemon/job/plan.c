@@ -57,7 +57,8 @@ static int check_length(const struct engine *e, const struct device *device, dou
 	if (is_short_enough(e, device, plan_us))
 		return 0;
 	limit_ms = longest_ms(e->config, device, &setting);
-	snprintf(why, WHY_BYTES, "the job would take an estimated %.3g s, more than the %.3g s of %s; split it",
+	snprintf(why, WHY_BYTES,
+	         "the job's estimated run time of %.3g s exceeds the limit of %.3g s (%s); split the job",
 	         plan_us / 1e6, (double)limit_ms / 1e3, setting);
 	return KOPS_E_QUOTA;
 }
@@ -77,8 +78,8 @@ static int check_hold(const struct engine *e, const struct device *device, struc
 		if (check_length(e, device, run->plan_us, run->error) < 0)
 			return KOPS_E_QUOTA;
 		snprintf(run->error, WHY_BYTES,
-		         "op %u of %u (%s by %s) cannot be paused and would keep others from the device for an "
-		         "estimated %.3g s, more than the %.3g s of max-hold; split it, or try another kernel",
+		         "op %u of %u (%s, kernel %s) cannot be paused, and its estimated run time of %.3g s "
+		         "exceeds the limit of %.3g s (max-hold); split the op, or choose another kernel",
 		         i + 1, run->n_ops, op->args.op->name, op->kernel->name, part_us / 1e6,
 		         (double)max_hold_ms / 1e3);
 		return KOPS_E_QUOTA;
@@ -270,8 +271,8 @@ static int check_marks(struct job *job, char why[WHY_BYTES])
 	if (deaths < MARKS_DEATHS_MAX)
 		return 0;
 	snprintf(why, WHY_BYTES,
-	         "kopsd died %u times in a row while such a job of yours was running, the last time with no "
-	         "other; for an hour it is refused: use other shapes or another kernel, and see kopsd's log",
+	         "such a job of yours was running at the last %u crashes of kopsd, the last time alone, so it "
+	         "is refused for an hour; use other shapes or another kernel, and see kopsd's log",
 	         deaths);
 	return KOPS_E_INTERRUPTED;
 }

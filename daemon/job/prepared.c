@@ -268,12 +268,11 @@ void prepared_job_ended(struct job *job)
 void prepared_explain(const struct engine *e, const struct account *account, char why[WHY_BYTES])
 {
 	snprintf(why, WHY_BYTES,
-	         "no room to prepare the job: yours hold %" PRIu64 " of %" PRIu64
-	         " bytes (max-prepared-per-uid), %s; forget some, have the limit raised, or kopsd given more "
-	         "memory: an eighth of it may be so used",
+	         "the limit of memory for prepared jobs is reached: yours use %" PRIu64 " of %" PRIu64
+	         " bytes (max-prepared-per-uid)%s; forget some, or have the limit or kopsd's memory raised",
 	         account->prepared_bytes, account->limits.max_prepared_per_uid,
-	         e->prepared_bytes < limit_of_all(e) ? "and memory is short"
-	                                             : "and all users' together fill max-prepared");
+	         e->prepared_bytes < limit_of_all(e) ? ", and prepared jobs may use an eighth of kopsd's memory"
+	                                             : ", and those of all users reached max-prepared");
 }
 
 int prepared_new(struct engine *e, struct account *account, struct idmap *map, const Kops__V1__Submit *submit,
@@ -286,8 +285,8 @@ int prepared_new(struct engine *e, struct account *account, struct idmap *map, c
 	if (p)
 		prepared_forget(p);
 	if (map->count >= PREPARED_MAX) {
-		snprintf(why, WHY_BYTES,
-		         "this session has %u prepared jobs, the most there may be; forget some", PREPARED_MAX);
+		snprintf(why, WHY_BYTES, "this session has %u prepared jobs, the limit; forget some",
+		         PREPARED_MAX);
 		return KOPS_E_QUOTA;
 	}
 	if (!make_room_for_prepared(e, account, sizeof *p + bytes)) {

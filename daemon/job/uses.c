@@ -28,7 +28,7 @@ static int spoiled(const struct uses *uses, char why[WHY_BYTES])
 		if (use->buffer->lost && use->reads) {
 			snprintf(why, WHY_BYTES,
 			         "the content of RESIDENT buffer %" PRIu64
-			         " was lost when kopsd restarted; have one op write all of it first",
+			         " was lost when kopsd restarted; write all of it with one op first",
 			         use->buffer->id);
 			return KOPS_E_LOST;
 		}

@@ -51,9 +51,9 @@ static bool shed(struct door *door)
 	fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC);
 	error = errno;
 	if (fd >= 0) {
-		sessions_turn_away(all->sessions, fd,
-		                   "kopsd has no file descriptor left; try again later, or have "
-		                   "LimitNOFILE raised");
+		sessions_turn_away(
+		    all->sessions, fd,
+		    "kopsd is out of file descriptors; try again later, or have LimitNOFILE raised");
 		closing_add(&all->sessions->engine->accounts, NULL, fd);
 	}
 	open_reserve(all);
@@ -75,7 +75,7 @@ static void watch_door(struct door *door)
 	if (rc == 0)
 		return;
 	if (log_may(&door->all->sheds))
-		log_warning("connections wait, since their socket cannot be watched: %s", uv_strerror(rc));
+		log_warning("cannot watch a listening socket, so its connections wait: %s", uv_strerror(rc));
 	timers_start(&door->all->retry, watch_door_again, RETRY_MS, 0);
 }
 
@@ -105,7 +105,8 @@ static void watch_door_again(uv_timer_t *retry)
 static void pause_for(struct doors *all, int error)
 {
 	if (error != all->accept_error)
-		log_error("cannot accept connections: %s; trying again every %d ms", strerror(error), RETRY_MS);
+		log_error("cannot accept connections: %s; kopsd retries every %d ms", strerror(error),
+		          RETRY_MS);
 	all->accept_error = error;
 	each(all, unwatch_door);
 	timers_start(&all->retry, watch_door_again, RETRY_MS, 0);
@@ -383,7 +384,7 @@ int doors_open(struct doors *all, int fd, char why[WHY_BYTES])
 	open_reserve(all);
 	rc = door_open(&all->main, fd, &all->everybody);
 	if (rc < 0) {
-		snprintf(why, WHY_BYTES, "it cannot be watched: %s", uv_strerror(rc));
+		snprintf(why, WHY_BYTES, "cannot watch the socket: %s", uv_strerror(rc));
 		return KOPS_E_SYSTEM;
 	}
 	if (listen(fd, BACKLOG) < 0) { /* an inherited socket, too: the last kopsd may have died in a flood */

@@ -16,7 +16,7 @@
 
 static int socket_why(char why[CONFIG_WHY_BYTES], const char *path, const char *what)
 {
-	const char *advice = errno == ENOENT ? "; make its directory or choose another --socket" : "";
+	const char *advice = errno == ENOENT ? "; create its directory, or choose another --socket" : "";
 
 	snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: %s: %s%s", path, what, strerror(errno), advice);
 	return KOPS_E_SYSTEM;
@@ -54,9 +54,9 @@ static int lock(int fd)
 static int lock_why(char why[CONFIG_WHY_BYTES], const char *path)
 {
 	if (errno != EWOULDBLOCK)
-		return socket_why(why, path, "flock() of the lock beside it");
+		return socket_why(why, path, "flock() of its lock file");
 	snprintf(why, CONFIG_WHY_BYTES,
-	         "another kopsd is listening at %s, or about to; stop it or choose another --socket", path);
+	         "another kopsd is listening at %s or starting; stop it, or choose another --socket", path);
 	return KOPS_E_EXISTS;
 }
 
@@ -67,14 +67,14 @@ static int try_lock(struct listener *l, const char *path, char why[CONFIG_WHY_BY
 	int rc = KOPS_E_BUSY;
 
 	if (fd < 0)
-		return socket_why(why, l->path, "its lock beside it");
+		return socket_why(why, l->path, "open() of its lock file");
 	if (lock(fd) < 0) {
 		rc = lock_why(why, l->path);
 	} else if (is_at(fd, path)) {
 		l->lock_fd = fd;
 		return 0;
 	} else if (errno != ENOENT) {
-		rc = socket_why(why, l->path, "fstat() of the lock beside it");
+		rc = socket_why(why, l->path, "fstat() of its lock file");
 	}
 	close(fd);
 	return rc;
@@ -119,7 +119,9 @@ static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYT
 	if (lstat(address->sun_path, &st) < 0)
 		return 0;
 	if (!S_ISSOCK(st.st_mode)) {
-		snprintf(why, CONFIG_WHY_BYTES, "cannot listen at %s: something that is not a socket is there",
+		snprintf(why, CONFIG_WHY_BYTES,
+		         "cannot listen at %s: the path exists and is not a socket; remove it, or choose "
+		         "another --socket",
 		         address->sun_path);
 		return KOPS_E_INVALID;
 	}
@@ -131,16 +133,15 @@ static int clear_path(const struct sockaddr_un *address, char why[CONFIG_WHY_BYT
 	close(probe);
 	if (rc == 0 || error == EAGAIN) {
 		snprintf(why, CONFIG_WHY_BYTES,
-		         "another kopsd is listening at %s; stop it or choose another --socket",
+		         "another kopsd is listening at %s; stop it, or choose another --socket",
 		         address->sun_path);
 		return KOPS_E_EXISTS;
 	}
 	if (error != ECONNREFUSED) {
-		snprintf(
-		    why, CONFIG_WHY_BYTES,
-		    "cannot listen at %s: a socket is there that is not known to be dead (%s); remove it, or "
-		    "choose another --socket",
-		    address->sun_path, strerror(error));
+		snprintf(why, CONFIG_WHY_BYTES,
+		         "cannot listen at %s: a socket exists there and may be in use (%s); remove it, or "
+		         "choose another --socket",
+		         address->sun_path, strerror(error));
 		return KOPS_E_EXISTS;
 	}
 	unlink(address->sun_path);
@@ -178,7 +179,8 @@ static int open_socket(struct listener *l, char why[CONFIG_WHY_BYTES])
 
 	if (fd == KOPS_E_INVALID) {
 		snprintf(why, CONFIG_WHY_BYTES,
-		         "the inherited socket is not one listening SOCK_SEQPACKET socket; check kopsd.socket");
+		         "invalid inherited descriptors: expected one listening SOCK_SEQPACKET socket; check "
+		         "kopsd.socket");
 		return KOPS_E_INVALID;
 	}
 	if (fd >= 0) {

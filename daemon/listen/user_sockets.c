@@ -75,7 +75,7 @@ static const char *let_in(struct user_sockets *u)
 	if (lstat(u->everybodys, &socket) < 0)
 		return strerror(errno);
 	if (lgetxattr(u->everybodys, ACL_NAME, NULL, 0) > 0)
-		return "it has an access control list";
+		return "the socket has an access control list";
 	rights.uid = socket.st_uid;
 	rights.gid = socket.st_gid;
 	rights.user = socket.st_mode & S_IWUSR ? ACL_EXECUTE : 0;
@@ -147,9 +147,9 @@ static const char *open_beside(struct user_sockets *u)
 	const char *why;
 
 	if (!user_socket_address(u->everybodys, UINT_MAX, &longest))
-		return "its path is too long, or it has none";
+		return "the socket's path is missing or too long";
 	if (!user_socket_is_safe(u->everybodys))
-		return "others may write to its folder";
+		return "other users may write to the socket's directory";
 	if (!open_folder(u))
 		return strerror(errno);
 	why = let_in(u);
@@ -170,9 +170,9 @@ void user_sockets_open(struct user_sockets *u, int fd)
 	why = open_beside(u);
 	if (!why)
 		return;
-	log_info("users have no sockets of their own beside %s, and all of them wait in a flood of "
-	         "connections: %s",
-	         u->everybodys, why);
+	log_info(
+	    "cannot create a socket for each user beside %s, so a flood of connections delays all users: %s",
+	    u->everybodys, why);
 	user_sockets_close(u);
 }
 

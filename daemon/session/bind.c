@@ -10,7 +10,7 @@
 static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYTES])
 {
 	if (msg->n_shape < 1 || msg->n_shape > KOPS_RANK_MAX) {
-		snprintf(why, WHY_BYTES, "a view has %zu extents; 1 to %d are allowed", msg->n_shape,
+		snprintf(why, WHY_BYTES, "a view has %zu extents, expected 1 to %d", msg->n_shape,
 		         KOPS_RANK_MAX);
 		return KOPS_E_SHAPE;
 	}
@@ -20,7 +20,7 @@ static int copy_view(const Kops__V1__View *msg, struct view *v, char why[WHY_BYT
 		return KOPS_E_SHAPE;
 	}
 	if (!dtype_size((kops_dtype)msg->dtype)) {
-		snprintf(why, WHY_BYTES, "%d is not an element type", (int)msg->dtype);
+		snprintf(why, WHY_BYTES, "%d is not a valid element type", (int)msg->dtype);
 		return KOPS_E_DTYPE;
 	}
 	v->dtype = (kops_dtype)msg->dtype;
@@ -57,13 +57,13 @@ static void explain_extent(const struct view *v, uint64_t id, uint64_t bytes, in
 
 	if (code == KOPS_E_INVALID)
 		snprintf(why, WHY_BYTES,
-		         "a view begins at byte %" PRIu64 " of buffer %" PRIu64
-		         ", which is not a multiple of the %zu bytes of a %s",
+		         "view offset %" PRIu64 " in buffer %" PRIu64
+		         " is not a multiple of %zu bytes, the size of %s",
 		         v->offset, id, dtype_alignment(v->dtype), dtype_name(v->dtype));
 	else
 		snprintf(why, WHY_BYTES,
-		         "a view %s of %s at byte %" PRIu64 "%s does not lie inside buffer %" PRIu64
-		         " of %" PRIu64 " bytes",
+		         "a view %s of %s at offset %" PRIu64 "%s exceeds buffer %" PRIu64 " of %" PRIu64
+		         " bytes",
 		         rules_shape(v, shape), dtype_name(v->dtype), v->offset, name_strides(v, strides), id,
 		         bytes);
 }

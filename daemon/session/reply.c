@@ -26,8 +26,9 @@ int reply_send(struct session *session, const Kops__V1__Reply *reply, int fd)
 
 	if (rc != KOPS_E_RANGE)
 		return rc;
-	log_error("session %llu: a reply did not fit in a datagram", (unsigned long long)session->serial);
-	reply_error(session, reply->id, KOPS_E_RANGE, "the answer does not fit in one datagram", 0);
+	log_error("session %llu: a reply exceeds the size limit of a datagram",
+	          (unsigned long long)session->serial);
+	reply_error(session, reply->id, KOPS_E_RANGE, "the reply exceeds the size limit of a datagram", 0);
 	return 0;
 }
 

@@ -123,7 +123,7 @@ static int perform(struct request *r)
 	const struct verb *verb = c < sizeof verbs / sizeof verbs[0] && verbs[c].handle ? &verbs[c] : NULL;
 
 	if (!verb) {
-		snprintf(r->why, sizeof r->why, "a request without a verb");
+		snprintf(r->why, sizeof r->why, "a request has no verb");
 		return KOPS_E_PROTOCOL;
 	}
 	if (verb->state != r->session->state) {
@@ -200,10 +200,8 @@ int request_take_runs(struct session *s, char why[WHY_BYTES])
 	struct request r;
 
 	for (unsigned i = 0; i < TAKE_MAX && now - began < TAKE_NS && !s->midway; i++) {
-		int rc = ring_take(s->ring, &run);
+		int rc = ring_take(s->ring, &run, why);
 
-		if (rc < 0)
-			snprintf(why, WHY_BYTES, "positions in the ring that cannot be");
 		if (rc <= 0)
 			return rc;
 		begin(&r, s, now);

@@ -62,9 +62,11 @@ static int check_limits(struct request *r, const char *wanted)
 		backlog_us =
 		    e->sched.devices[i].backlog_us > backlog_us ? e->sched.devices[i].backlog_us : backlog_us;
 	if (r->session->jobs.count >= c->max_jobs)
-		return busy(r, backlog_us, UINT64_MAX, "this session has max-jobs jobs out");
+		return busy(r, backlog_us, UINT64_MAX,
+		            "the limit of unanswered jobs of this session is reached (max-jobs)");
 	if (account->jobs >= account->limits.max_jobs_per_uid)
-		return busy(r, backlog_us, UINT64_MAX, "this user has max-jobs-per-uid jobs out");
+		return busy(r, backlog_us, UINT64_MAX,
+		            "the limit of unanswered jobs of this user is reached (max-jobs-per-uid)");
 	if (is_full_everywhere(r, wanted))
 		return busy(r, backlog_us, c->max_backlog * 1000, "the device's queue is full (max-backlog)");
 	return 0;
@@ -78,7 +80,7 @@ static int check(struct request *r, const char *wanted)
 		return KOPS_E_SHUTDOWN;
 	}
 	if (idmap_get(&r->session->jobs, r->id)) {
-		snprintf(r->why, sizeof r->why, "a job with request id %" PRIu64 " is still out", r->id);
+		snprintf(r->why, sizeof r->why, "request id %" PRIu64 " is in use by an unanswered job", r->id);
 		return KOPS_E_EXISTS;
 	}
 	return check_limits(r, wanted);
@@ -317,7 +319,7 @@ static int unpack_again(struct request *r)
 		return 0;
 	}
 	if (u->why) { /* cannot fail: it was unpacked before */
-		snprintf(r->why, sizeof r->why, "the prepared job cannot be read: %s", u->why);
+		snprintf(r->why, sizeof r->why, "invalid prepared job: %s", u->why);
 		return KOPS_E_FAULT;
 	}
 	r->making.submit = ((const Kops__V1__Request *)u->msg)->submit;
@@ -350,7 +352,7 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us)
 		return KOPS_E_NOT_FOUND;
 	}
 	if (p->job && p->job->state != JOB_READY) {
-		snprintf(r->why, sizeof r->why, "prepared job %" PRIu64 " is still out; wait for its answer",
+		snprintf(r->why, sizeof r->why, "prepared job %" PRIu64 " is still running; wait for its reply",
 		         number);
 		return KOPS_E_EXISTS;
 	}

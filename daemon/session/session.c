@@ -85,8 +85,8 @@ void session_watch(struct session *s)
 	    watch_start(&s->poll, !outbox_is_empty(&s->outbox) ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
 		return;
 	if (log_may(&s->all->ends))
-		log_warning("session %" PRIu64 " (uid %u pid %d) ends: its socket cannot be watched; is there "
-		            "memory, and room below fs.epoll.max_user_watches?",
+		log_warning("session %" PRIu64 " (uid %u pid %d) closed: cannot watch its socket; check free "
+		            "memory and fs.epoll.max_user_watches",
 		            s->serial, (unsigned)s->account->uid, (int)s->pid);
 	end_soon(s);
 }
@@ -121,7 +121,7 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 			turns_leave(&s->place);
 		session_watch(s);
 	} else if (rc < 0) {
-		log_debug("session %" PRIu64 " ends: it leaves too much unread, or is gone", s->serial);
+		log_debug("session %" PRIu64 " closed: it left too many replies unread, or is gone", s->serial);
 		end_soon(s);
 	}
 	return 0;

@@ -33,11 +33,10 @@ static int may_open(const struct sessions *all, const struct account *account, u
 		snprintf(why, WHY_BYTES,
 		         "kopsd has %u sessions, and max-sessions is %" PRIu64 "; try again later", n, limit);
 	else if (n >= all->max)
-		snprintf(
-		    why, WHY_BYTES,
-		    "kopsd has %u sessions, which take a quarter of its file descriptors; try again later, or "
-		    "have LimitNOFILE raised",
-		    n);
+		snprintf(why, WHY_BYTES,
+		         "kopsd has %u sessions, which use a quarter of its file descriptors; try again later, "
+		         "or have LimitNOFILE raised",
+		         n);
 	else if (account->sessions >= most)
 		snprintf(why, WHY_BYTES,
 		         "uid %u has %u sessions, and max-sessions-per-uid is %" PRIu64
@@ -148,7 +147,7 @@ struct account *session_arrive(struct sessions *all, int fd)
 
 	if (peer_read(fd, &peer) < 0) {
 		sessions_turn_away(all, fd,
-		                   "kopsd could not find out whose connection this is; try again later");
+		                   "kopsd cannot read the credentials of this connection; try again later");
 		closing_add(&all->engine->accounts, NULL, fd);
 		return NULL;
 	}

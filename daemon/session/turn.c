@@ -37,7 +37,7 @@ static bool has_runs_before(struct session *s)
 static void end_for(struct session *s, int rc, const char *why)
 {
 	if (rc == KOPS_E_PROTOCOL && !why[0])
-		why = "a datagram too large, or with too many descriptors";
+		why = "a datagram is too large, or has too many descriptors";
 	session_close(s, rc == KOPS_E_CONNECT ? NULL : why[0] ? why : "cannot receive");
 }
 
@@ -81,7 +81,7 @@ static void take_received(struct session *s)
 	if (rc == 0)
 		rc = request_handle(s, &received, why);
 	else if (rc == KOPS_E_SYSTEM)
-		snprintf(why, sizeof why, "its descriptors cannot be received");
+		snprintf(why, sizeof why, "cannot receive its descriptors");
 	if (rc < 0 && rc != KOPS_E_BUSY)
 		end_for(s, rc, why);
 }
@@ -112,7 +112,7 @@ static void resume(struct session *s)
 
 static void on_hello_timeout(uv_timer_t *timer)
 {
-	session_close(timer->data, "no Hello in time");
+	session_close(timer->data, "no Hello within hello-timeout");
 }
 
 static void open_session(struct session *s)

@@ -270,7 +270,7 @@ int account_charge(struct accounts *all, struct account *a, enum account_kind ki
 	}
 	if (why)
 		snprintf(why, WHY_BYTES,
-		         "%" PRIu64 " bytes more of %s are over the limit: %s hold %" PRIu64 " of %" PRIu64
+		         "%" PRIu64 " more bytes of %s exceed the limit: %s use %" PRIu64 " of %" PRIu64
 		         " bytes; drop buffers, or raise %s in kopsd.conf",
 		         bytes, l.what, user_fits ? "all users" : "you",
 		         user_fits ? all->bytes[kind] : a->bytes[kind], user_fits ? l.all : l.user,

@@ -80,7 +80,7 @@ static struct receiver *add_receiver(struct receivers *all, int fd)
 static int start_spawner(struct receivers *all)
 {
 	if (all->spawner >= 0) {
-		log_error("the process that starts receivers of descriptors has ended; starting it anew");
+		log_error("the process that starts receivers of descriptors exited; restarting it");
 		close(all->spawner);
 		waitpid(all->spawner_pid, NULL, WNOHANG);
 	}
@@ -266,10 +266,11 @@ static void abandon(struct receiver *r)
 	r->is_hung = true;
 	if (log_may(&all->lines))
 		log_warning(
-		    "a descriptor of uid %u does not close; until it does, kopsd takes none from this user%s",
+		    "close() of a descriptor from uid %u hangs; until it returns, kopsd refuses descriptors "
+		    "from this user%s",
 		    (unsigned)a->uid,
 		    all->n_closing >= all->closing_max
-		        ? ", and as too many hang, none from users whose memory it has not had before"
+		        ? ", and from users who have sent none before, because too many close() calls hang"
 		        : "");
 	if (r->state == AT_WORK) {
 		all->n_at_work--;
@@ -362,10 +363,10 @@ static void on_all_closed(struct receiver *r)
 
 static const char *why_dropped(const struct account *a)
 {
-	static const char of_user[] =
-	    "kopsd takes no descriptors from you while one that you sent does not close; send memfds";
+	static const char of_user[] = "kopsd refuses descriptors from you until the close() of one that you "
+	                              "sent returns; send only memfds";
 	static const char of_all[] =
-	    "kopsd takes descriptors from nobody new while too many that it was sent do not close";
+	    "kopsd refuses descriptors from new users until fewer close() calls hang; try again later";
 
 	return a->receives.closer ? of_user : of_all;
 }

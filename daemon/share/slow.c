@@ -50,10 +50,9 @@ static void hold(struct slow *slow, struct account *a, uint64_t took_ns, uint64_
 	turns_hold(&a->turns, TURNS_SLOW);
 	timers_start(&slow->timer, on_timer, RELEASE_MS_MIN, 0);
 	if (log_may(&slow->lines))
-		log_warning(
-		    "uid %u has to wait for %.1f s: a call on a socket of it took the kernel %.1f ms; too "
-		    "many places watch it (epoll)",
-		    (unsigned)a->uid, (double)ns / 1e9, (double)took_ns / 1e6);
+		log_warning("uid %u must wait for %.1f s: a system call on its socket took %.1f ms; too many "
+		            "epoll instances watch it",
+		            (unsigned)a->uid, (double)ns / 1e9, (double)took_ns / 1e6);
 }
 
 void slow_took(struct slow *slow, struct account *a, const struct slow_call *call, uint64_t now)

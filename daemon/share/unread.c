@@ -13,9 +13,8 @@
 #define LOOK_FIRST_MS 10u
 #define LOOK_LAST_MS  60000u
 
-const char unread_why[] =
-    "too many descriptors are open, or wait unread at clients; read your replies, try again later, or raise "
-    "LimitNOFILE";
+const char unread_why[] = "too many descriptors are open or unread by clients; read your replies, try again "
+                          "later, or raise LimitNOFILE";
 
 /* ---- The list ---- */
 

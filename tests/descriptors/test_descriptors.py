@@ -90,15 +90,15 @@ class Fuse(Served):
         answers = self.mount.hold(send, None if os.getuid() else UIDS[0])
         self.assertEqual(answers[0], NOT_A_MEMFD)
         for other in answers[1:]:
-            self.assertIn("kopsd takes no descriptors from you while one that you sent does not close", other)
-        self.assertRegex(d.log().decode(), r"a descriptor of uid \d+ does not close")
+            self.assertIn("kopsd refuses descriptors from you until the close() of one that you sent returns", other)
+        self.assertRegex(d.log().decode(), r"close\(\) of a descriptor from uid \d+ hangs")
         self.assertEqual(d.stop(), 0)
 
     def test_its_sender_is_served_when_it_has_closed(self):
         d = self.start()
         self.assertEqual(self.mount.hold(send_once(d.socket)), NOT_A_MEMFD)
         with wire.Client(d.socket) as c:
-            self.assertIn("does not close", refusal(c, wire.memfd(4096)))
+            self.assertIn("kopsd refuses descriptors from you", refusal(c, wire.memfd(4096)))
             self.mount.release()
             self.assertTrue(eventually(lambda: refusal(c, wire.memfd(4096)) == "accepted"))
             self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "processes stay")
@@ -159,7 +159,7 @@ class Fuse(Served):
                 c.drop(c.lend(4096))  # which needs no descriptor from it
                 return refusal(c, fd), refusal(c, wire.memfd(4096))
             new = self.mount.hold(send, UIDS[most])
-            self.assertEqual(["from nobody new" in sentence for sentence in new], [True, True], new)
+            self.assertEqual(["from new users" in sentence for sentence in new], [True, True], new)
             known.drop(known.import_new(4096))
             self.mount.release()
             self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "processes stay")
@@ -177,7 +177,7 @@ class Fuse(Served):
             self.assertEqual(self.mount.hold(send_a_memfd, uid), "accepted")
         for uid in UIDS[:most]:
             self.assertEqual(self.mount.hold(send_once(d.socket), uid), NOT_A_MEMFD)
-        self.assertIn("too many that it was sent do not close", self.mount.hold(send_once(d.socket), UIDS[most]))
+        self.assertIn("until fewer close() calls hang", self.mount.hold(send_once(d.socket), UIDS[most]))
         self.assertLessEqual(len(descendants(d.pid)), 1 + most + 4)
         self.mount.release()
         self.assertTrue(eventually(lambda: len(descendants(d.pid)) == 2), "processes stay")
@@ -217,7 +217,7 @@ class Fuse(Served):
         self.addCleanup(control.close)
         for handle in [self.mount.start(send_once(d.socket), uid) for uid in UIDS]:
             self.assertEqual(self.mount.result(handle), NOT_A_MEMFD)
-        self.assertTrue(eventually(lambda: d.log().count(b"does not close") >= 10))  # lines of one second
+        self.assertTrue(eventually(lambda: d.log().count(b"close() of a descriptor") >= 10))  # lines of one second
         for _ in range(30):
             self.assert_served(d.socket)
             self.assert_session_ends(d.socket, control)
@@ -255,7 +255,7 @@ class Order(DaemonTest):
         self.assertIn("the memfd lacks F_SEAL_SHRINK F_SEAL_GROW F_SEAL_SEAL", refusal(c, fd))
         os.close(fd)
         fd = wire.memfd(100)
-        self.assertEqual(refusal(c, fd), "the memfd has 100 bytes, fewer than the 4096 announced")
+        self.assertEqual(refusal(c, fd), "the memfd has 100 bytes, expected at least 4096")
         os.close(fd)
 
     def test_a_client_that_leaves_at_once(self):
@@ -314,7 +314,7 @@ class Simulated(Served):
             c.drop(c.import_new(4096))
             self.assertEqual(refusal(c, self.file.fileno()), NOT_A_MEMFD)
             for client in (c, other):  # of the same user
-                self.assertIn("kopsd takes no descriptors from you", refusal(client, wire.memfd(4096)))
+                self.assertIn("kopsd refuses descriptors from you", refusal(client, wire.memfd(4096)))
             c.lend(4096)
             os.unlink(self.flag)
             self.assertTrue(eventually(lambda: refusal(c, wire.memfd(4096)) == "accepted"))

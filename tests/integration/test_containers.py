@@ -66,7 +66,7 @@ class Contained(unittest.TestCase):
         self.assertEqual(caught.exception.name, "NOMEM", caught.exception.message)
         if caught.exception.message.startswith("cpu has "):
             return  # a device's memory is everybody's to see
-        self.assertIn("do not fit beside", caught.exception.message)
+        self.assertIn("the rest is in use or reserved", caught.exception.message)
         for hidden in (str(self.limit), os.path.basename(self.cgroup)):
             self.assertNotIn(hidden, caught.exception.message)
             self.assertIn(hidden.encode(), self.daemon.log())
@@ -261,7 +261,8 @@ class Prepared(Contained):
         with self.assertRaises(wire.Refused) as caught:
             self.c.submit(wire.add(*[view(b, [4])] * 3), prepare=1, only_prepare=True)
         self.assertEqual(caught.exception.name, "QUOTA")
-        self.assertIn("yours hold 0 of 0 bytes (max-prepared-per-uid), and memory is short", caught.exception.message)
+        self.assertIn("yours use 0 of 0 bytes (max-prepared-per-uid), and prepared jobs may use an eighth of",
+                      caught.exception.message)
         self.assertNotIn(str(self.limit // 8), caught.exception.message)
 
 

@@ -426,7 +426,7 @@ class Devices(unittest.TestCase):
             self.product(c)
         self.assertEqual(self.daemon.wait(10), EXIT_DEVICE_FAILED)
         self.assertGreater(time.monotonic() - begun, 0.9)
-        self.assertIn(b"no job came back within hang-timeout", self.daemon.log())
+        self.assertIn(b"no job finished within hang-timeout", self.daemon.log())
 
     def test_a_daemon_that_was_stopped_gives_its_devices_a_second_look(self):
         """After SIGSTOP and SIGCONT a run has been out for longer than hang-timeout, and the device is well.
@@ -493,8 +493,8 @@ class Devices(unittest.TestCase):
         with self.assertRaises(wire.Refused) as caught:
             c.submit(op)
         self.assertEqual(caught.exception.name, "QUOTA")
-        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax by reference\) cannot be paused .* for an estimated "
-                         r"0\.[0-9]+ s, more than the 0\.1 s of max-hold; split it")
+        self.assertRegex(caught.exception.message, r"op 1 of 1 \(softmax, kernel reference\) cannot be paused, and its "
+                         r"estimated run time of 0\.[0-9]+ s exceeds the limit of 0\.1 s \(max-hold\); split the op")
         self.daemon.reload(max_hold="20s")
         c.submit(op)
         self.assertEqual(self.daemon.stop(), 0)
@@ -508,7 +508,7 @@ class Devices(unittest.TestCase):
         with self.assertRaises(wire.Refused) as caught:
             c.submit(self.copy(c, 1000))
         self.assertEqual(caught.exception.name, "INTERRUPTED")
-        self.assertIn("2 times in a row", caught.exception.message)
+        self.assertIn("running at the last 2 crashes of kopsd, the last time alone", caught.exception.message)
         c.submit(self.copy(c, 1001))
         self.assertEqual(self.daemon.stop(), 0)
         # An orderly restart forgets nothing of that.

@@ -105,7 +105,7 @@ class Hostile(harness.DaemonTest):
         a = c.import_new(64)
         with self.assertRaises(wire.Refused) as refused:
             c.submit([wire.copy(view(a, [1] * 16, [1] * 16), view(a, [1] * 16, [1] * 16))] * 64)
-        self.assertEqual(refused.exception.message, "op 1 of 64 (copy): a view has 16 extents; 1 to 4 are allowed")
+        self.assertEqual(refused.exception.message, "op 1 of 64 (copy): a view has 16 extents, expected 1 to 4")
         c.close()
         self.ends_session(self.request(submit={"ops": [wide] * 63 + [too_wide]}))
         self.ends_session(self.request(submit={"ops": [wide] * 64}), hello=False)

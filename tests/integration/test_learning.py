@@ -146,13 +146,13 @@ class Files(Learning):
         self.daemon.settings["autotune"] = 0
         self.start()
         for bad, words in [
-                (b"", b"is not valid and was ignored; kopsd will learn again: line 1 has no end"),
-                (os.urandom(5000).replace(b"\n", b"") + b"\n", b"is not valid"),
-                (good[:-5], b"line 3 has no end"),
+                (b"", b"line 1 has no newline: the file is truncated; kopsd will measure kernel times again"),
+                (os.urandom(5000).replace(b"\n", b"") + b"\n", b"ignoring the invalid file"),
+                (good[:-5], b"line 3 has no newline"),
                 (good + b"gemm fast\n", b"line 4 does not begin with an op and a shape"),
                 (good.replace(b"reference", b"dodo"), b'names a kernel "dodo"'),
-                (good.replace(b"kopsd ", b"kopsd 9"), b"of another version of kopsd, another device or another driver"),
-                (good.replace(b" GPU", b" GPU, driver 5"), b"of another version of kopsd")]:
+                (good.replace(b"kopsd ", b"kopsd 9"), b"another version of kopsd, another device or another driver"),
+                (good.replace(b" GPU", b" GPU, driver 5"), b"from another version of kopsd")]:
             self.write(bad)
             seen = len(self.daemon.log())
             self.daemon.reload(autotune=1)  # reads it as a start does
@@ -172,7 +172,7 @@ class Files(Learning):
         self.daemon.settings["cache_directory"] = "/nonexistent"
         self.start()
         self.learn()
-        words = b"cannot write what jobs showed to /nonexistent/learned-gpu0: No such file or directory"
+        words = b"cannot save measured kernel times to /nonexistent/learned-gpu0: No such file or directory"
         self.assertTrue(harness.eventually(lambda: words in self.daemon.log()))
         self.assertEqual(self.daemon.stop(), 0)
 

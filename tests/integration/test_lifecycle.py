@@ -398,7 +398,7 @@ class Starting(Life):
                     s.listen()
                 inode = os.stat(daemon.socket).st_ino
                 self.assertEqual(daemon.spawn().wait(), 1)
-                self.assertIn(b"not known to be dead", daemon.log())
+                self.assertIn(b"a socket exists there and may be in use", daemon.log())
                 self.assertEqual(os.stat(daemon.socket).st_ino, inode)
 
     def test_a_full_socket_is_alive(self):
@@ -444,7 +444,7 @@ class Starting(Life):
         self.addCleanup(daemon.remove)
         os.symlink("/etc/passwd", daemon.socket + ".lock")
         self.assertEqual(daemon.spawn().wait(), 1)
-        self.assertIn(b"its lock beside it", daemon.log())
+        self.assertIn(b"open() of its lock file", daemon.log())
 
     def test_something_else_at_the_path(self):
         d = self.start()
@@ -461,7 +461,7 @@ class Starting(Life):
         d = self.start()
         r = self.run_kopsd("--config", d.config, "--socket", os.path.join(d.folder, "none", "kopsd.sock"))
         self.assertNotEqual(r.returncode, 0)
-        self.assertIn("No such file or directory; make its directory or choose another --socket", r.stderr)
+        self.assertIn("No such file or directory; create its directory, or choose another --socket", r.stderr)
 
     def test_refusals(self):
         d = self.start()
@@ -545,7 +545,7 @@ class Starting(Life):
                 pid = self.fork_kopsd(d, listener)
                 self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 2, d.log().decode())
         self.assertIn(client.returncode, (3, 4))  # refused, or not answered yet by the next one
-        self.assertIn("does not start, as its settings are wrong; its log says where", client.stderr.read())
+        self.assertIn("cannot start: its configuration is invalid; see its log", client.stderr.read())
         self.assertGreater(starts, 1)  # it is tried again until the client's timeout: somebody may be mending them
 
     def test_the_folder_for_what_is_at_work(self):
@@ -579,7 +579,7 @@ class Starting(Life):
             c.submit(wire.copy(view(a, [1]), view(a, [1], offset=64)), queue=1)
         self.assertTrue(eventually(c.any_running))
         d.kill_and_start()
-        self.assertIn(b"was running when kopsd died", d.log())
+        self.assertIn(b"was running when kopsd crashed", d.log())
         c, other = self.connect(), self.connect()
         start_long(c)
         a = other.import_new(4096)
@@ -651,7 +651,7 @@ class Starting(Life):
         """They could be anybody's."""
         d = self.daemon_of_later()
         os.chmod(d.folder, 0o1777)
-        self.assert_no_users_sockets(d, b"others may write to its folder")
+        self.assert_no_users_sockets(d, b"other users may write to the socket's directory")
 
     def test_no_users_sockets_where_something_else_is(self):
         d = self.daemon_of_later()
@@ -666,7 +666,8 @@ class Starting(Life):
         d.reload(max_buffers=6)
         self.assertEqual(self.connect().welcome["max_buffers"], 6)
         d.reload(devices="auto", cpu_threads=1)
-        self.assertIn(b"warning: changed settings that need a restart (systemctl restart kopsd): devices, cpu-threads\n",
+        self.assertIn(b"warning: changed settings take effect only after a restart (systemctl restart kopsd): "
+                      b"devices, cpu-threads\n",
                       d.log())
         seen = len(d.log())
         with open(d.config, "a", encoding="ascii") as f:
@@ -878,7 +879,7 @@ class FailingCalls(Spawned):
         for number in (errno.ENOLCK, errno.EIO):
             self.spawn(env={"LD_PRELOAD": FAILING_CALLS, "KOPS_FAIL_FLOCK": str(number)})
             self.assertEqual(self.daemon.wait(), 1)
-            self.assertIn(f"flock() of the lock beside it: {os.strerror(number)}".encode(), self.daemon.log())
+            self.assertIn(f"flock() of its lock file: {os.strerror(number)}".encode(), self.daemon.log())
             self.assertNotIn(b"another kopsd", self.daemon.log())
 
 

@@ -157,7 +157,7 @@ class Runs(Prepared):
         out = self.long_job(queue=5)
         first = self.c.start("run", {"prepared": 1})
         name, message = self.refused(self.c.run, 1)
-        self.assertEqual((name, message), ("EXISTS", "prepared job 1 is still out; wait for its answer"))
+        self.assertEqual((name, message), ("EXISTS", "prepared job 1 is still running; wait for its reply"))
         self.c.wait(out)
         self.c.wait(first)
         self.check_run(1, buffers)

@@ -242,12 +242,12 @@ class Views(harness.DaemonTest):
     def test_what_leaves_its_buffer_is_described(self):
         def says(sentence, *args, **kwargs):
             refusal = self.refused("RANGE", self.c.submit, wire.copy(view(self.a, *args, **kwargs), view(self.y, [1])))
-            self.assertIn(f"a view {sentence} does not lie inside buffer {self.a} of 4096 bytes", refusal.message)
-        says("1025x1 of f32 at byte 0", [1025, 1])
-        says("2 of f64 at byte 4088", [2], dtype=wire.F64, offset=4088)
-        says("4x3 of f32 at byte 0, strides 1000, -1,", [4, 3], [1000, -1])
+            self.assertIn(f"a view {sentence} exceeds buffer {self.a} of 4096 bytes", refusal.message)
+        says("1025x1 of f32 at offset 0", [1025, 1])
+        says("2 of f64 at offset 4088", [2], dtype=wire.F64, offset=4088)
+        says("4x3 of f32 at offset 0, strides 1000, -1,", [4, 3], [1000, -1])
         huge = (1 << 63) - 1
-        says(f"{huge}x2 of f32 at byte 0, strides {-huge}, {huge},", [huge, 2], [-huge, huge])
+        says(f"{huge}x2 of f32 at offset 0, strides {-huge}, {huge},", [huge, 2], [-huge, huge])
 
     def test_empty_views(self):
         a, y = self.a, self.y
@@ -523,7 +523,7 @@ class Instances(harness.DaemonTest):
         self.refuses("DTYPE", "one type", instance("copy", {"x": self.vx, "y": view(self.y, [2, 4], dtype=F64)}))
         self.refuses("OVERLAP", "overlaps", instance("copy", {"x": self.vx, "y": self.vx}))
         self.refuses("NOT_FOUND", "no buffer", instance("copy", {"x": self.vx, "y": view(999, [2, 4])}))
-        self.refuses("RANGE", "does not lie inside", instance("copy", {"x": view(self.x, [4096]), "y": self.vy}))
+        self.refuses("RANGE", "exceeds buffer", instance("copy", {"x": view(self.x, [4096]), "y": self.vy}))
 
     def test_two_values_end_the_session(self):
         op = instance("softmax", self.xy)

@@ -165,7 +165,8 @@ class Jobs(harness.DaemonTest):
         sums = wire.reduce(view(b, [1, (1 << 63) - 1], [0, 0]), view(b, [1], offset=64))
         for kernel in ("", "reference"):
             why = self.refused("QUOTA", c.submit, {"kernel": kernel, **sums})
-            self.assertRegex(why.message, r"^the job would take an estimated .* of max-run-time; split it$")
+            self.assertRegex(why.message, r"^the job's estimated run time of .* exceeds the limit of .* "
+                                          r"\(max-run-time\); split the job$")
 
     def test_a_job_that_is_not_representable_is_refused(self):
         """The f64 workspace of these operands is 2^33 - 8 bytes modulo 2^64."""

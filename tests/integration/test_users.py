@@ -303,7 +303,7 @@ class Limits(unittest.TestCase):
         self.assertEqual(self.mib(BOB, CLASS), 2)
         self.assertEqual(self.mib(BOB, CLASS, 61999, LAB), 8)
         self.assertEqual(self.mib(CAROL), 9)  # the primary group counts too
-        self.assertIn(b'limits.conf:7: there is no user "nobody-has-this-name", so this section has no effect\n',
+        self.assertIn(b'limits.conf:7: no user is named "nobody-has-this-name"; this section is ignored\n',
                       self.daemon.log())
 
     def test_sessions_and_jobs(self):

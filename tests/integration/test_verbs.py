@@ -438,8 +438,8 @@ class Statuses(harness.DaemonTest):
         r = self.c.resident(16, lost=True)
         self.c.submit(wire.copy(view(r, [0]), view(self.y, [0])))
         why = self.submit_refused("LOST", wire.copy(view(r, [1]), view(self.y, [1])))
-        self.assertEqual(why.message, f"the content of RESIDENT buffer {r} was lost when kopsd restarted; have one op "
-                                      "write all of it first")
+        self.assertEqual(why.message, f"the content of RESIDENT buffer {r} was lost when kopsd restarted; "
+                                      "write all of it with one op first")
 
     def test_lost_until_the_writer_has_run(self):
         c = self.c

@@ -96,8 +96,7 @@ static int inspect(int fd, uint64_t bytes, struct file *ret, char why[WHY_BYTES]
 		return KOPS_E_FD;
 	}
 	if (ret->st.st_size < 0 || bytes > (uint64_t)ret->st.st_size) {
-		snprintf(why, WHY_BYTES,
-		         "the memfd has %" PRId64 " bytes, fewer than the %" PRIu64 " announced",
+		snprintf(why, WHY_BYTES, "the memfd has %" PRId64 " bytes, expected at least %" PRIu64,
 		         (int64_t)ret->st.st_size, bytes);
 		return KOPS_E_FD;
 	}
@@ -151,7 +150,7 @@ static int map_kept_or_import(struct buffer *b, int fd, const struct file *file,
 
 	if (rc < 0) {
 		b->fd = fd;
-		snprintf(why, WHY_BYTES, "kopsd cannot map this memory again: %s", strerror(ENOMEM));
+		snprintf(why, WHY_BYTES, "kopsd cannot map the memfd again: %s", strerror(ENOMEM));
 		return rc;
 	}
 	if (!kept)
@@ -180,7 +179,7 @@ int buffer_import(struct engine *engine, struct account *account, int fd, uint64
 	}
 	b = buffer_new(&imported, engine, account, bytes);
 	if (!b) {
-		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		snprintf(why, WHY_BYTES, "kopsd is out of memory");
 		closing_add(&engine->accounts, account, fd);
 		return KOPS_E_NOMEM;
 	}

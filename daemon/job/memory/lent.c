@@ -81,7 +81,7 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 	int rc;
 
 	if (!b) {
-		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		snprintf(why, WHY_BYTES, "kopsd is out of memory");
 		return KOPS_E_NOMEM;
 	}
 	rc = buffer_charge(b, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes), why);
@@ -91,7 +91,7 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 	b->segment = pool_lend(engine->pool, account->uid, &account->memory_flow, bytes, b->pin_charged,
 	                       segment_ready, b, &ready);
 	if (!b->segment) {
-		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		snprintf(why, WHY_BYTES, "kopsd is out of memory");
 		rc = KOPS_E_NOMEM;
 		goto fail;
 	}

@@ -137,7 +137,7 @@ static void device_allocated(struct device_work *work)
 	struct buffer *b = of_device_work(work);
 
 	if (b->failure == KOPS_E_FAULT)
-		b->engine->device_failed(b->engine, b->device, "it broke while memory was allocated");
+		b->engine->device_failed(b->engine, b->device, "an allocation of memory failed");
 	workers_begun_done(&b->task);
 }
 
@@ -190,7 +190,7 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
 	int rc;
 
 	if (!b) {
-		snprintf(why, WHY_BYTES, "the daemon is out of memory");
+		snprintf(why, WHY_BYTES, "kopsd is out of memory");
 		return KOPS_E_NOMEM;
 	}
 	b->device = device;
@@ -199,7 +199,7 @@ int buffer_resident(struct engine *engine, struct account *account, struct devic
 		goto fail;
 	if (bytes > device_room_bytes(device)) {
 		snprintf(why, WHY_BYTES,
-		         "%s has %" PRIu64 " bytes, %" PRIu64 " of them taken by resident buffers; %" PRIu64
+		         "%s has %" PRIu64 " bytes, of which RESIDENT buffers use %" PRIu64 "; %" PRIu64
 		         " more do not fit",
 		         device->name, total, stats->resident_bytes, bytes);
 		rc = KOPS_E_NOMEM;

@@ -58,7 +58,7 @@ static int fail_to_make(struct segment *s, const char *what)
 	                     : errno == EFBIG                   ? "; raise LimitFSIZE"
 	                                                        : "";
 
-	snprintf(s->why, sizeof s->why, "kopsd cannot make shared memory of %llu bytes: %s: %s%s",
+	snprintf(s->why, sizeof s->why, "kopsd cannot create shared memory of %llu bytes: %s: %s%s",
 	         (unsigned long long)s->bytes, what, strerror(errno), advice);
 	return KOPS_E_NOMEM;
 }

@@ -67,7 +67,7 @@ static int make_buffer(struct request *r, struct buffer **ret_buffer)
 	if (alloc->kind == KOPS__V1__BUFFER_KIND__SHARED)
 		return buffer_lend(session->engine, session->account, alloc->bytes, ret_buffer, r->why);
 	if (alloc->kind != KOPS__V1__BUFFER_KIND__RESIDENT) {
-		snprintf(r->why, sizeof r->why, "kind %d is neither SHARED (0) nor RESIDENT (1)",
+		snprintf(r->why, sizeof r->why, "invalid kind %d, expected SHARED (0) or RESIDENT (1)",
 		         (int)alloc->kind);
 		return KOPS_E_INVALID;
 	}

@@ -12,16 +12,16 @@ static int check_counts(struct request *r)
 
 	if (session->buffers.count + session->n_dropped >= c->max_buffers)
 		snprintf(r->why, sizeof r->why,
-		         "the session has %" PRIu64 " buffers, its limit; drop some, or raise max-buffers",
+		         "this session has %" PRIu64 " buffers, the limit; drop some, or raise max-buffers",
 		         c->max_buffers);
 	else if (session->account->buffers >= session->account->limits.max_buffers_per_uid)
 		snprintf(r->why, sizeof r->why,
-		         "you have %u buffers, a user's limit; drop some, or raise max-buffers-per-uid",
+		         "you have %u buffers, the limit of a user; drop some, or raise max-buffers-per-uid",
 		         session->account->buffers);
 	else if (e->n_buffers + session->account->buffers >= e->n_buffers_max)
 		snprintf(r->why, sizeof r->why,
-		         "you have %u buffers and all users %u: for more there are too few mappings or "
-		         "descriptors; drop some, or raise vm.max_map_count and LimitNOFILE",
+		         "too few mappings or descriptors for another buffer (you have %u, all users %u); drop "
+		         "some, or raise vm.max_map_count and LimitNOFILE",
 		         session->account->buffers, e->n_buffers);
 	else
 		return 0;
@@ -33,7 +33,7 @@ int buffers_may_add(struct request *r, uint64_t id, uint64_t bytes)
 	const struct session *session = r->session;
 
 	if (id == 0 || bytes == 0) {
-		snprintf(r->why, sizeof r->why, "a buffer needs an id and a size that are not 0");
+		snprintf(r->why, sizeof r->why, "the id and the size of a buffer must not be 0");
 		return KOPS_E_INVALID;
 	}
 	if (idmap_get(&session->buffers, id)) {

@@ -13,13 +13,13 @@ int verb_cancel(struct request *r)
 	struct job *job = idmap_get(&r->session->jobs, id);
 
 	if (!job) {
-		snprintf(r->why, sizeof r->why, "no job with request id %" PRIu64 " is out; it may have ended",
-		         id);
+		snprintf(r->why, sizeof r->why,
+		         "no unanswered job has request id %" PRIu64 "; it may have finished", id);
 		return KOPS_E_NOT_FOUND;
 	}
 	if (!job_withdraw(job)) {
 		snprintf(r->why, sizeof r->why,
-		         "job %" PRIu64 " runs already and is too short to be stopped; it will finish", id);
+		         "job %" PRIu64 " is running and too short to be stopped; it will finish", id);
 		return KOPS_E_BUSY;
 	}
 	reply_ok(r->session, r->id);

@@ -51,11 +51,11 @@ int verb_import(struct request *r)
 	}
 	if (came->lost) {
 		snprintf(r->why, sizeof r->why,
-		         "kopsd has run out of file descriptors; try again later, or raise LimitNOFILE");
+		         "kopsd is out of file descriptors; try again later, or have LimitNOFILE raised");
 		return KOPS_E_NOMEM;
 	}
 	if (came->n_fds != 1) {
-		snprintf(r->why, sizeof r->why, "Import needs one descriptor, %u came", came->n_fds);
+		snprintf(r->why, sizeof r->why, "Import expects one descriptor, got %u", came->n_fds);
 		return KOPS_E_FD;
 	}
 	rc = buffers_may_add(r, import->buffer, import->bytes);

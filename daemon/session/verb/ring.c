@@ -16,7 +16,7 @@ int verb_open_ring(struct request *r)
 
 	if (s->ring || wanted > RING_ENTRIES_MAX) {
 		snprintf(r->why, sizeof r->why, "%s",
-		         s->ring ? "this session has a ring already" : "a ring has at most 256 entries");
+		         s->ring ? "this session already has a ring" : "a ring has at most 256 entries");
 		return s->ring ? KOPS_E_EXISTS : KOPS_E_RANGE;
 	}
 	while (entries < wanted)

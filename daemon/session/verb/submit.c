@@ -15,13 +15,13 @@ static int check_submit(struct request *r, const Kops__V1__Submit *submit)
 		return KOPS_E_INVALID;
 	}
 	if ((unsigned)submit->priority > KOPS_LOW) {
-		snprintf(r->why, sizeof r->why, "there is no priority %u; use 0 to %d",
+		snprintf(r->why, sizeof r->why, "priority %u is out of range (0 to %d)",
 		         (unsigned)submit->priority, KOPS_LOW);
 		return KOPS_E_INVALID;
 	}
 	if (submit->only_prepare && !submit->prepare) {
 		snprintf(r->why, sizeof r->why,
-		         "only_prepare needs the number to prepare the job as (prepare)");
+		         "only_prepare requires prepare, the number of the prepared job");
 		return KOPS_E_INVALID;
 	}
 	return 0;

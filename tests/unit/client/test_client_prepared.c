@@ -244,7 +244,7 @@ static void script_after_a_refusal(struct fake *f)
 	fake_receipt_prepared(f, expect_submit(f, 1, false)->id, false, 2);
 	uint64_t late = expect_submit(f, 2, true)->id;
 	uint64_t cancel = fake_expect(f, FAKE_VERB(CANCEL))->id;
-	fake_answer(f, late, KOPS_E_QUOTA, "no room to prepare the job");
+	fake_answer(f, late, KOPS_E_QUOTA, "the limit of memory for prepared jobs is reached");
 	fake_answer(f, cancel, KOPS_E_NOT_FOUND, "it has ended");
 	fake_receipt(f, expect_submit(f, 2, false)->id);
 	fake_expect_end(f);

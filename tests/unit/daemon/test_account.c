@@ -69,7 +69,7 @@ static void test_user_limits(void **state)
 		set_up(&f);
 		a = accounts_get(&f.all, 1);
 		assert_int_equal(account_charge(&f.all, a, kind, limits[k] + 1, why), KOPS_E_QUOTA);
-		assert_non_null(strstr(why, "you hold 0 of"));
+		assert_non_null(strstr(why, "you use 0 of"));
 		assert_non_null(strstr(why, "-per-uid"));
 		assert_int_equal(a->bytes[k], 0);
 		assert_int_equal(account_charge(&f.all, a, kind, limits[k], NULL), 0);
@@ -98,7 +98,7 @@ static void test_limit_of_all(void **state)
 	b = accounts_get(&f.all, 2);
 	assert_int_equal(account_charge(&f.all, a, ACCOUNT_MAPPED, 100, NULL), 0);
 	assert_int_equal(account_charge(&f.all, b, ACCOUNT_MAPPED, 51, why), KOPS_E_QUOTA);
-	assert_non_null(strstr(why, "all users hold 100 of 150"));
+	assert_non_null(strstr(why, "all users use 100 of 150"));
 	assert_non_null(strstr(why, "raise max-mapped in"));
 	assert_int_equal(account_charge(&f.all, b, ACCOUNT_MAPPED, 50, NULL), 0);
 	/* Each kind has its own limit. */

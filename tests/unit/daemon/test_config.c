@@ -129,7 +129,7 @@ static void check_number(struct fixture *f, const struct row *row, uint64_t valu
 		assert_int_equal(number(&config, row->offset), value);
 	} else {
 		assert_int_equal(rc, KOPS_E_INVALID);
-		assert_non_null(strstr(why, "is out of range; allowed are "));
+		assert_non_null(strstr(why, "is out of range ("));
 		assert_non_null(strstr(why, flag + 2));
 	}
 }
@@ -149,7 +149,7 @@ static void check_text(struct fixture *f, const struct row *row, size_t len, boo
 		assert_string_equal((const char *)&config + row->offset, text);
 	} else {
 		assert_int_equal(load(f, flag, text, &config, why), KOPS_E_INVALID);
-		assert_non_null(strstr(why, "bytes long; allowed are"));
+		assert_non_null(strstr(why, " bytes, expected "));
 	}
 }
 
@@ -259,22 +259,21 @@ static void test_file_errors(void **state)
 	    {"= 3", ":1: ", "unknown setting ;"},
 	    {"max-jobs", ":1: ", "\"max-jobs\" is not a setting; write NAME = VALUE"},
 	    {"max-jobs =", ":1: ", "max-jobs = \"\" is not a whole number"},
-	    {"\n\nmax-jobs = 0", ":3: ", "max-jobs = 0 is out of range; allowed are 1 to 65536"},
-	    {"max-mapped = 1K", ":1: ", "max-mapped = 1K is out of range; allowed are 1M to 16T"},
-	    {"hello-timeout = 11min", ":1: ", "allowed are 10ms to 10min"},
+	    {"\n\nmax-jobs = 0", ":3: ", "max-jobs = 0 is out of range (1 to 65536)"},
+	    {"max-mapped = 1K", ":1: ", "max-mapped = 1K is out of range (1M to 16T)"},
+	    {"hello-timeout = 11min", ":1: ", "(10ms to 10min)"},
 	    {"max-jobs = 3\nmax-jobs = 3", ":2: ", "max-jobs is already set in line 1 of this file"},
 	    {"[daemon]", ":1: ", "unknown section [daemon]; there are [kopsd], [user NAME] and [group NAME]"},
 	    {"[user ]", ":1: ", "unknown section [user ]"},
 	    {"[users root]", ":1: ", "unknown section [users root]"},
 	    {"[user root] max-jobs-per-uid = 1", ":1: ", "unknown section"},
-	    {"[user root]\nmax-jobs = 1",
-	     ":2: ", "max-jobs is not a limit of one user, so it belongs to [kopsd]"},
-	    {"[user root]\nmax-jobs-per-uid = 0", ":2: ", "is out of range; allowed are 1 to 1048576"},
+	    {"[user root]\nmax-jobs = 1", ":2: ", "max-jobs is not a limit of one user; move it to [kopsd]"},
+	    {"[user root]\nmax-jobs-per-uid = 0", ":2: ", "is out of range (1 to 1048576)"},
 	    {"[user 1]\nmax-jobs-per-uid = 1\n[user 2]\nmax-jobs-per-uid = 1\n[user 1]\nmax-jobs-per-uid = 1",
 	     ":6: ", "max-jobs-per-uid is already set in line 2 of this file; keep one"},
 	    {"max-jobs = 1\n[user 1]\n[kopsd]\nmax-jobs = 1", ":4: ", "max-jobs is already set in line 1"},
-	    {"[kopsd]\n[kopsd]", ":2: ", "[kopsd] stands here a second time"},
-	    {"socket =", ":1: ", "socket is 0 bytes long"},
+	    {"[kopsd]\n[kopsd]", ":2: ", "duplicate section [kopsd]"},
+	    {"socket =", ":1: ", "socket has 0 bytes"},
 	    {"devices = a\001b", ":1: ", "holds control characters"},
 	    {"devices = cpuu",
 	     ":1: ", "devices = \"cpuu\" has \"cpuu\", which is not a device; write auto, or"},
@@ -357,17 +356,17 @@ static void test_unreadable_files(void **state)
 
 	assert_int_equal(mkdir(f->file, 0700), 0);
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "is no regular file"));
+	assert_non_null(strstr(why, "is not a regular file"));
 
 	assert_int_equal(rmdir(f->file), 0);
 	assert_int_equal(mkfifo(f->file, 0600), 0); /* nobody writes to it */
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "is no regular file"));
+	assert_non_null(strstr(why, "is not a regular file"));
 
 	assert_int_equal(unlink(f->file), 0);
 	assert_int_equal(symlink("/dev/zero", f->file), 0);
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
-	assert_non_null(strstr(why, "is no regular file"));
+	assert_non_null(strstr(why, "is not a regular file"));
 
 	assert_int_equal(unlink(f->file), 0);
 	assert_int_equal(symlink("/dev/null", f->file), 0);
@@ -421,7 +420,7 @@ static void test_what_cannot_be_read_just_now(void **state)
 	assert_non_null(strstr(why, strerror(ENOMEM)));
 	lookup_error = EMFILE;
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_SYSTEM);
-	assert_non_null(strstr(why, "cannot look up who is meant by [user root]"));
+	assert_non_null(strstr(why, "cannot look up [user root]"));
 	lookup_error = ENOENT;
 	assert_int_equal(load(f, NULL, NULL, &config, why), 0);
 	assert_false(config.owners[0].is_known);
@@ -635,8 +634,7 @@ static void test_owners_have_a_limit(void **state)
 	strcat(text, "[user 1]\n[group 1]\n");
 	write_main(f, text);
 	assert_int_equal(load(f, NULL, NULL, &config, why), KOPS_E_INVALID);
-	assert_non_null(
-	    strstr(why, ":66: [group 1] is one section of users and groups too many; 64 are possible"));
+	assert_non_null(strstr(why, ":66: [group 1] exceeds the limit of 64 user and group sections"));
 }
 
 /* ---- Reload ------------------------------------------------------------------------------------ */

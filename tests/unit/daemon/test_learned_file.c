@@ -104,10 +104,10 @@ static void what_looks_otherwise_is_void(void **state)
 	static const struct {
 		const char *text, *words;
 	} bad[] = {
-	    {"", "line 1 has no end"},
+	    {"", "line 1 has no newline"},
 	    {"kops learned 2\n", "line 1 is not \"kops learned 1\""},
-	    {"kops learned 1\n", "line 2 has no end"},
-	    {HEAD "gemm 00000000000000a1 quick 0 61.5 5 brown 33 35.1 3", "line 3 has no end"},
+	    {"kops learned 1\n", "line 2 has no newline"},
+	    {HEAD "gemm 00000000000000a1 quick 0 61.5 5 brown 33 35.1 3", "line 3 has no newline"},
 	    {HEAD "\n", "line 3 does not begin with an op and a shape"},
 	    {HEAD "gem 00000000000000a1 quick 0 1 1 brown 0 1 1\n", "line 3 does not begin with an op"},
 	    {HEAD "gemm a1 quick 0 1 1 brown 0 1 1\n", "line 3 does not begin with an op"},
@@ -115,15 +115,15 @@ static void what_looks_otherwise_is_void(void **state)
 	    {HEAD LINE "gemm 00000000000000a2 quick 0 1 1 dodo 0 1 1\n",
 	     "line 4 names a kernel \"dodo\" that gemm does not have"},
 	    {HEAD "add 00000000000000a1 quick 0 1 1 brown 0 1 1\n", "line 3 names a kernel \"quick\""},
-	    {HEAD "gemm 00000000000000a1 quick 0 1 1 brown 0 1\n", "line 3 is cut off"},
+	    {HEAD "gemm 00000000000000a1 quick 0 1 1 brown 0 1\n", "line 3 is truncated"},
 	    {HEAD "gemm 00000000000000a1 quick 0 -1 1 brown 0 1 1\n", "line 3 needs two times"},
 	    {HEAD "gemm 00000000000000a1 quick 0 nan 1 brown 0 1 1\n", "line 3 needs two times"},
 	    {HEAD "gemm 00000000000000a1 quick 0 0x1 1 brown 0 1 1\n", "line 3 needs two times"},
 	    {HEAD "gemm 00000000000000a1 quick 0 1 17 brown 0 1 1\n", "line 3 needs two times"},
-	    {HEAD "gemm 00000000000000a1 quick 0 1e13 1 brown 0 1 1\n", "line 3 makes no sense"},
-	    {HEAD "gemm 00000000000000a1 quick 0 1 6 brown 0 1 1\n", "line 3 makes no sense"},
-	    {HEAD "gemm 00000000000000a1 quick 0 1 1 quick 0 1 1\n", "line 3 makes no sense"},
-	    {HEAD "gemm 00000000000000a1 quick 0 1 1\n", "line 3 makes no sense"},
+	    {HEAD "gemm 00000000000000a1 quick 0 1e13 1 brown 0 1 1\n", "line 3 is invalid"},
+	    {HEAD "gemm 00000000000000a1 quick 0 1 6 brown 0 1 1\n", "line 3 is invalid"},
+	    {HEAD "gemm 00000000000000a1 quick 0 1 1 quick 0 1 1\n", "line 3 is invalid"},
+	    {HEAD "gemm 00000000000000a1 quick 0 1 1\n", "line 3 is invalid"},
 	};
 	char why[WHY_BYTES], large[4096];
 
@@ -225,7 +225,7 @@ static void a_folder_that_is_not_there_is_a_sentence(void **state)
 	nowhere.path = "/nonexistent/learned-gpu0";
 	assert_int_equal(learned_file_save(&nowhere, NULL, 0, why), KOPS_E_SYSTEM);
 	assert_string_equal(
-	    why, "cannot write what jobs showed to /nonexistent/learned-gpu0: No such file or directory");
+	    why, "cannot save measured kernel times to /nonexistent/learned-gpu0: No such file or directory");
 }
 
 int main(void)

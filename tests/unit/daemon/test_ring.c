@@ -18,6 +18,7 @@ struct fixture {
 	struct ring *ring;
 	unsigned looks;
 	bool is_busy;
+	char why[WHY_BYTES];
 };
 
 /* How long another thread has the CPU when the loop yields. (OpenBLAS's thread yields its own.) */
@@ -102,10 +103,10 @@ static void test_positions_wrap(void **state)
 	ring_store(&m->end_head, f->ring->put);
 	for (uint64_t i = 1; i <= 40; i++) {
 		put(m, i);
-		assert_int_equal(ring_take(f->ring, &run), 1);
+		assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 		assert_int_equal(run.prepared, i);
 		assert_int_equal(run.id, 2 * i);
-		assert_int_equal(ring_take(f->ring, &run), 0);
+		assert_int_equal(ring_take(f->ring, &run, f->why), 0);
 		ring_put(f->ring, &(struct ring_end){.id = run.id});
 		assert_int_equal(get_end(m), 2 * i);
 	}
@@ -120,22 +121,22 @@ static void test_a_run_needs_a_place_for_its_end(void **state)
 
 	for (uint64_t i = 0; i < ENTRIES; i++) {
 		put(m, i);
-		assert_int_equal(ring_take(f->ring, &run), 1);
+		assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 	}
 	put(m, 9);
-	assert_int_equal(ring_take(f->ring, &run), 0); /* all are reserved */
+	assert_int_equal(ring_take(f->ring, &run, f->why), 0); /* all are reserved */
 	ring_put(f->ring, &(struct ring_end){.id = 1});
-	assert_int_equal(ring_take(f->ring, &run), 0); /* one unread end is left */
+	assert_int_equal(ring_take(f->ring, &run, f->why), 0); /* one unread end is left */
 	get_end(m);
-	assert_int_equal(ring_take(f->ring, &run), 1);
+	assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 	put(m, 10);
-	assert_int_equal(ring_take(f->ring, &run), 0);
+	assert_int_equal(ring_take(f->ring, &run, f->why), 0);
 	ring_release(f->ring); /* answered by the socket */
-	assert_int_equal(ring_take(f->ring, &run), 1);
+	assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 	assert_int_equal(run.prepared, 10);
 }
 
-static void test_positions_that_cannot_be(void **state)
+static void test_invalid_positions(void **state)
 {
 	struct fixture *f = *state;
 	struct ring_memory *m = f->ring->memory;
@@ -144,13 +145,14 @@ static void test_positions_that_cannot_be(void **state)
 
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		ring_store(&m->run_tail, wrong[i]);
-		assert_int_equal(ring_take(f->ring, &run), KOPS_E_PROTOCOL);
+		assert_int_equal(ring_take(f->ring, &run, f->why), KOPS_E_PROTOCOL);
 	}
 	ring_store(&m->run_tail, 1);
-	ring_store(&m->end_head, 1); /* there is no such end */
-	assert_int_equal(ring_take(f->ring, &run), KOPS_E_PROTOCOL);
+	ring_store(&m->end_head, 7); /* there is no such end */
+	assert_int_equal(ring_take(f->ring, &run, f->why), KOPS_E_PROTOCOL);
+	assert_string_equal(f->why, "invalid ring positions (run_tail 1, end_head 7)");
 	ring_store(&m->end_head, 0);
-	assert_int_equal(ring_take(f->ring, &run), 1);
+	assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 }
 
 /* uv_backend_timeout() cannot tell: it is 0 while the loop still has changes to its watches. */
@@ -198,14 +200,14 @@ static void test_the_loop_looks_again_after_an_end(void **state)
 	uv_ref((uv_handle_t *)&f->all.prepare);
 	ring_awaken(f->ring);
 	put(m, 1);
-	assert_int_equal(ring_take(f->ring, &run), 1);
+	assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 	run_until_it_sleeps(f);
 	ring_put(f->ring, &(struct ring_end){.id = run.id});
 	assert_int_equal(ring_load(&m->daemon_sleeps), 0);
 	put(m, 2);
 	rings_look(&f->all);
 	assert_int_equal(f->looks, 1);
-	assert_int_equal(ring_take(f->ring, &run), 1);
+	assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 	run_until_it_sleeps(f);
 }
 
@@ -218,7 +220,7 @@ static bool looks_after(struct fixture *f, unsigned n, double total_us)
 	ring_awaken(f->ring);
 	for (unsigned i = 0; i < n; i++) {
 		put(f->ring->memory, 1);
-		assert_int_equal(ring_take(f->ring, &run), 1);
+		assert_int_equal(ring_take(f->ring, &run, f->why), 1);
 		assert_false(rings_are_awake(&f->all));
 	}
 	ring_put(f->ring, &(struct ring_end){.id = run.id, .total_us = total_us});
@@ -380,7 +382,7 @@ int main(void)
 	    TEST(test_positions_wrap),
 	    TEST(test_it_is_watched_by_a_client_that_spins),
 	    TEST(test_a_run_needs_a_place_for_its_end),
-	    TEST(test_positions_that_cannot_be),
+	    TEST(test_invalid_positions),
 	    TEST(test_the_loop_says_that_it_sleeps),
 	    TEST(test_the_loop_looks_again_after_an_end),
 	    TEST(test_few_cpus_are_used_to_look_for_what_comes_soon),

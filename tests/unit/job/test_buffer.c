@@ -121,7 +121,7 @@ static void files_that_are_no_good(void **state)
 	}
 	fd = memfd(SERVED_PAGE, SEALS);
 	assert_int_equal(import(fd, SERVED_PAGE + 1, false, &b, why), KOPS_E_FD);
-	assert_string_equal(why, "the memfd has 4096 bytes, fewer than the 4097 announced");
+	assert_string_equal(why, "the memfd has 4096 bytes, expected at least 4097");
 	served_until(!is_open(fd));
 	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	assert_int_equal(import(fd, SERVED_PAGE, false, &b, why), KOPS_E_FD);
@@ -194,8 +194,8 @@ static void a_device_has_so_much(void **state)
 	assert_int_equal(buffer_resident(&kopsd->engine, user, device, 2 * SERVED_PAGE, &b, why), 0);
 	assert_int_equal(buffer_resident(&kopsd->engine, user, device, SERVED_PAGE + 1, &more, why),
 	                 KOPS_E_NOMEM);
-	assert_string_equal(
-	    why, "cpu has 12288 bytes, 8192 of them taken by resident buffers; 4097 more do not fit");
+	assert_string_equal(why,
+	                    "cpu has 12288 bytes, of which RESIDENT buffers use 8192; 4097 more do not fit");
 	assert_int_equal(buffer_resident(&kopsd->engine, user, device, SERVED_PAGE, &more, why), 0);
 	assert_int_equal(user->bytes[ACCOUNT_RESIDENT], 3 * SERVED_PAGE);
 	served_until(b->state == BUFFER_READY && more->state == BUFFER_READY);

@@ -84,8 +84,8 @@ static void an_op_keeps_the_device_for_so_long(void **state)
 	assert_int_equal(try_plan(&host, 1, 100000, 1, why), 0);
 	assert_int_equal(try_plan(&host, 2, 100001, 1, why), KOPS_E_QUOTA);
 	assert_string_equal(
-	    why, "op 1 of 2 (copy by whole) cannot be paused and would keep others from the device "
-	         "for an estimated 0.1 s, more than the 0.1 s of max-hold; split it, or try another kernel");
+	    why, "op 1 of 2 (copy, kernel whole) cannot be paused, and its estimated run time of 0.1 s "
+	         "exceeds the limit of 0.1 s (max-hold); split the op, or choose another kernel");
 	assert_int_equal(try_plan(&host, 1, 1000000, 10, why), 0);
 	assert_int_equal(try_plan(&host, 1, 1001000, 10, why), KOPS_E_QUOTA);
 }
@@ -97,12 +97,12 @@ static void a_job_takes_so_long(void **state)
 	(void)state;
 	assert_int_equal(try_plan(&host, 10, 500000, 50, why), 0);
 	assert_int_equal(try_plan(&host, 10, 500001, 50, why), KOPS_E_QUOTA);
-	assert_string_equal(why,
-	                    "the job would take an estimated 5 s, more than the 5 s of max-run-time; split it");
+	assert_string_equal(
+	    why, "the job's estimated run time of 5 s exceeds the limit of 5 s (max-run-time); split the job");
 	/* A larger max-hold would not help. */
 	assert_int_equal(try_plan(&host, 1, 6000000, 1, why), KOPS_E_QUOTA);
-	assert_string_equal(why,
-	                    "the job would take an estimated 6 s, more than the 5 s of max-run-time; split it");
+	assert_string_equal(
+	    why, "the job's estimated run time of 6 s exceeds the limit of 5 s (max-run-time); split the job");
 }
 
 /* A GPU whose job takes longer would seem to hang. */
@@ -113,8 +113,8 @@ static void a_job_of_a_gpu_is_not_taken_for_a_hang(void **state)
 	(void)state;
 	assert_int_equal(try_plan(&gpu, 10, 200000, 50, why), 0);
 	assert_int_equal(try_plan(&gpu, 10, 200001, 50, why), KOPS_E_QUOTA);
-	assert_string_equal(why,
-	                    "the job would take an estimated 2 s, more than the 2 s of hang-timeout; split it");
+	assert_string_equal(
+	    why, "the job's estimated run time of 2 s exceeds the limit of 2 s (hang-timeout); split the job");
 }
 
 int main(void)

@@ -60,8 +60,8 @@ static void what_was_lost_cannot_be_read(void **state)
 	f->buffers[1].lost = true;
 	f->list[1].reads = f->list[1].fills = true;
 	assert_int_equal(start(f), KOPS_E_LOST);
-	assert_string_equal(f->why, "the content of RESIDENT buffer 8 was lost when kopsd restarted; have one "
-	                            "op write all of it first");
+	assert_string_equal(f->why, "the content of RESIDENT buffer 8 was lost when kopsd restarted; write all "
+	                            "of it with one op first");
 	assert_true(f->buffers[1].lost);
 	f->list[1].reads = f->list[1].fills = false; /* a part of the buffer is written */
 	assert_int_equal(start(f), 0);

@@ -93,7 +93,8 @@ static void a_session_has_so_many_jobs(void **state)
 	assert_non_null(submit_held(c, 101));
 	assert_non_null(submit_held(c, 102));
 	assert_null(submit_held(c, 103));
-	check_busy(c, 103, 1000, "this session has max-jobs jobs out; try again in 1 ms");
+	check_busy(c, 103, 1000,
+	           "the limit of unanswered jobs of this session is reached (max-jobs); try again in 1 ms");
 	assert_int_equal(c->session->account->jobs, 2);
 	copies_let_go(c);
 	await_receipt(c, 101);
@@ -111,7 +112,9 @@ static void a_user_has_so_many_jobs(void **state)
 	assert_non_null(submit_held(c, 101));
 	assert_non_null(submit_held(other, 101));
 	assert_null(submit_held(c, 102));
-	check_busy(c, 102, 1000, "this user has max-jobs-per-uid jobs out; try again in 1 ms");
+	check_busy(
+	    c, 102, 1000,
+	    "the limit of unanswered jobs of this user is reached (max-jobs-per-uid); try again in 1 ms");
 	copies_let_go(c);
 	copies_let_go(other);
 	await_receipt(c, 101);
@@ -127,10 +130,14 @@ static void how_long_to_wait_for_other_jobs(void **state)
 		uint64_t retry_after_us;
 		const char *why;
 	} rows[] = {
-	    {1600000, 100000, "this session has max-jobs jobs out; try again in 100 ms"},
-	    {16001, 1000, "this session has max-jobs jobs out; try again in 1 ms"},
-	    {17600, 1100, "this session has max-jobs jobs out; try again in 1 ms"},
-	    {15000, 1000, "this session has max-jobs jobs out; try again in 1 ms"},
+	    {1600000, 100000,
+	     "the limit of unanswered jobs of this session is reached (max-jobs); try again in 100 ms"},
+	    {16001, 1000,
+	     "the limit of unanswered jobs of this session is reached (max-jobs); try again in 1 ms"},
+	    {17600, 1100,
+	     "the limit of unanswered jobs of this session is reached (max-jobs); try again in 1 ms"},
+	    {15000, 1000,
+	     "the limit of unanswered jobs of this session is reached (max-jobs); try again in 1 ms"},
 	};
 	struct client *c = *state;
 
@@ -260,7 +267,8 @@ static void limits_count_when_it_is_made(void **state)
 	make_long(c, 103, n - 1);
 	kopsd->config.max_jobs = 0;
 	go_on(c);
-	check_busy(c, 103, 1000, "this session has max-jobs jobs out; try again in 1 ms");
+	check_busy(c, 103, 1000,
+	           "the limit of unanswered jobs of this session is reached (max-jobs); try again in 1 ms");
 	assert_int_equal(b->refs, refs);
 	assert_int_equal(c->session->account->jobs, 0);
 }
@@ -449,7 +457,7 @@ static void what_is_not_prepared_does_not_run(void **state)
 	kopsd->engine.plans++;
 	send_run(c, 5, 0);
 	send_run(c, 5, 0);
-	check_refusal(c, c->last_id, KOPS_E_EXISTS, "prepared job 5 is still out; wait for its answer");
+	check_refusal(c, c->last_id, KOPS_E_EXISTS, "prepared job 5 is still running; wait for its reply");
 	copies_let_go(c);
 	assert_int_equal(client_await(c)->status, 0);
 	kopsd->sessions.stopping = true;

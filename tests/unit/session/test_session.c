@@ -154,7 +154,7 @@ static void there_are_so_many_descriptors(void **state)
 	(void)state;
 	kopsd->sessions.max = 1;
 	check_turned_away(KOPS_E_QUOTA,
-	                  "kopsd has 1 sessions, which take a quarter of its file descriptors; try "
+	                  "kopsd has 1 sessions, which use a quarter of its file descriptors; try "
 	                  "again later, or have LimitNOFILE raised");
 	kopsd->sessions.max = before;
 	client_leave(c);
