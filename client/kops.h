@@ -223,7 +223,7 @@ typedef struct kops_job kops_job;
 
 /* The codes are enum kops_status in kops_types.h. */
 
-/* Returns the short text of a code ("view leaves its buffer"), or "unknown error". Static memory. */
+/* Returns the short text of a code ("view exceeds its buffer"), or "unknown error". Static memory. */
 const char *kops_strerror(int code);
 
 /* ---- Handles ------------------------------------------------------------------------------ */
@@ -465,7 +465,7 @@ void kops_job_free(kops_job *job);
  *
  *   KOPS_E_SHAPE        ranks or extents do not fit together
  *   KOPS_E_DTYPE        the op does not take this element type, or its views have different ones
- *   KOPS_E_RANGE        a view leaves its buffer
+ *   KOPS_E_RANGE        a view exceeds its buffer
  *   KOPS_E_OVERLAP      the output overlaps itself, or an input where that is not allowed
  *   KOPS_E_INVALID      an offset that is not a multiple of the element size, a parameter out of range
  *   KOPS_E_READONLY     the output is in a read-only buffer

@@ -12,7 +12,7 @@ enum kops_status {
 	KOPS_OK = 0,
 	KOPS_E_PROTOCOL = -1,     /* the peer broke the protocol */
 	KOPS_E_INVALID = -2,      /* an argument makes no sense */
-	KOPS_E_RANGE = -3,        /* a view leaves its buffer */
+	KOPS_E_RANGE = -3,        /* a view exceeds its buffer */
 	KOPS_E_SHAPE = -4,        /* shapes do not fit together */
 	KOPS_E_DTYPE = -5,        /* element type not accepted here */
 	KOPS_E_OVERLAP = -6,      /* output overlaps an input or itself */

@@ -57,7 +57,7 @@ int cli_open(struct cli *cli)
 	char why[CLI_WHY_BYTES] = "";
 	double start = cli_now_us();
 
-	cli_announce(cli, "waiting for an answer of kopsd");
+	cli_announce(cli, "waiting for kopsd to answer");
 	int rc = kops_open(&cli->handle, &options, why, sizeof(why));
 	progress_erase();
 	if (rc < 0)

@@ -213,8 +213,8 @@ static int no_option(const struct option_row *rows, const char *word, char *why)
 
 	for (; options_is_row(rows); rows++)
 		nearest_offer(&nearest, rows->name);
-	return why_invalid(why, "no option '%s' here; %s", word,
-	                   nearest_hint(&nearest, "--", "-h lists those there are", hint));
+	return why_invalid(why, "unknown option '%s'; %s", word,
+	                   nearest_hint(&nearest, "--", "-h lists the options", hint));
 }
 
 /* Explains what getopt refused: value is '?' or ':', word what it looked at. */

@@ -87,7 +87,7 @@ static int refuse_command(const struct program *program, const char *name, char 
 	for (size_t i = 0; program->commands[i] != NULL; i++)
 		nearest_offer(&nearest, program->commands[i]->name);
 	nearest_offer(&nearest, HELP);
-	snprintf(help, sizeof(help), "`%s -h` lists those there are", program->name);
+	snprintf(help, sizeof(help), "`%s -h` lists them", program->name);
 	why_invalid(why, "there is no %s '%s'; %s", program->noun, name,
 	            is_elsewhere ? program->where : nearest_hint(&nearest, "", help, hint));
 	return CLI_USAGE;
@@ -157,7 +157,7 @@ static int run_command(const struct program *program, struct cli *cli, int argc,
 		return CLI_OK;
 	}
 	if (n_args < command->min_args || n_args > command->max_args)
-		return cli_fail(cli, CLI_USAGE, "takes %s, got %d; see -h",
+		return cli_fail(cli, CLI_USAGE, "expected %s, got %d; see -h",
 		                command->args_are ? command->args_are : "no files", n_args);
 	return command->run(cli, args);
 }

@@ -35,7 +35,7 @@ static int ask(struct source *s, struct answer *ret, char why[CLI_WHY_BYTES])
 		status = 0;
 	if (status < 0) {
 		const char *error = kops_error(s->handle);
-		snprintf(why, CLI_WHY_BYTES, "%s", *error ? error : "it is too slow");
+		snprintf(why, CLI_WHY_BYTES, "%s", *error ? error : "the time limit is exceeded");
 	}
 	return status;
 }
@@ -44,7 +44,7 @@ static int ask(struct source *s, struct answer *ret, char why[CLI_WHY_BYTES])
 static void note(struct source *s, bool is_down, const char *why)
 {
 	if (is_down && !s->is_down)
-		fprintf(stderr, "kops-exporter: no answer of kopsd: %s\n", why);
+		fprintf(stderr, "kops-exporter: kopsd does not answer: %s\n", why);
 	else if (!is_down && s->is_down)
 		fprintf(stderr, "kops-exporter: kopsd answers again\n");
 	s->is_down = is_down;

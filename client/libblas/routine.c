@@ -30,8 +30,8 @@ int64_t routine_now_ns(void)
 _Noreturn static void give_up(const struct routine *r)
 {
 	dprintf(2,
-	        "kops-blas: no library of this process has %s, which is to compute what kopsd does not: "
-	        "install libopenblas0 or libblas3\n",
+	        "kops-blas: found no other BLAS with %s for the calls that kopsd does not compute: install "
+	        "libopenblas0 or libblas3\n",
 	        r->name);
 	abort();
 }

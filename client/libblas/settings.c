@@ -45,7 +45,7 @@ static double read_number(const char *name, double least, double most, double st
 		return standard;
 	if (decimal_read(text, &number) && number >= least && number <= most)
 		return number;
-	dprintf(2, "kops-blas: %s is \"%s\", which is not a number from %s to %s: ignored\n", name, text,
+	dprintf(2, "kops-blas: ignoring %s=\"%s\": expected a number from %s to %s\n", name, text,
 	        decimal_write(from, least), decimal_write(to, most));
 	return standard;
 }

@@ -80,7 +80,7 @@ static int run(struct cli *cli, int argc, char **argv)
 		return CLI_USAGE;
 	bool prints = flags->batch || flags->json;
 	if (!prints && !isatty(STDOUT_FILENO))
-		return cli_fail(cli, CLI_USAGE, "standard output is no terminal; --batch prints plain text");
+		return cli_fail(cli, CLI_USAGE, "standard output is not a terminal; --batch prints plain text");
 	flags->interval_ms = flags->interval_ms ? flags->interval_ms : TOP_INTERVAL_MS;
 	flags->timeout_ms = flags->timeout_ms ? flags->timeout_ms : TOP_TIMEOUT_MS;
 	int rc = cli_open(cli);

@@ -267,7 +267,7 @@ int screen_run(struct cli *cli)
 
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
-		return cli_fail(cli, CLI_FAILED, "the terminal \"%s\" is not known here; --batch needs none",
+		return cli_fail(cli, CLI_FAILED, "unknown terminal type \"%s\"; --batch needs none",
 		                name ? name : "");
 	cbreak();
 	noecho();

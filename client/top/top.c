@@ -68,7 +68,7 @@ static int run(struct cli *cli, char **argv)
 	if (f->json)
 		args[n++] = "--json";
 	execute(args);
-	return cli_fail(cli, CLI_FAILED, "cannot execute " PROGRAM ": %s; it is built where ncurses is",
+	return cli_fail(cli, CLI_FAILED, "cannot execute " PROGRAM ": %s; it is built only with ncurses",
 	                strerror(errno));
 }
 

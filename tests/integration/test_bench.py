@@ -292,7 +292,7 @@ class Refusals(BenchTest):
                 (("ipc", "64"), ("no shape",)),
                 (("subtract", "3"), ("no benchmark 'subtract'", "`kops-bench -h`")),
                 (("reduced", "3"), ("no benchmark 'reduced'", "did you mean 'reduce'?")),
-                (("reduce", "4x4", "--repz", "3"), ("no option '--repz'", "did you mean '--reps'?")),
+                (("reduce", "4x4", "--repz", "3"), ("unknown option '--repz'", "did you mean '--reps'?")),
                 (("reduce", "4x4", "--reps", "few"), ("--reps takes a whole number below 2^64, not 'few'",)),
                 ((), ("no benchmark given",))]:
             with self.subTest(args=args):

@@ -55,7 +55,7 @@ class Deaths(unittest.TestCase):
             self.kill_at_work()
         thread.join()
         self.assertEqual(self.status, INTERRUPTED)
-        self.assertIn("three times while this job was out", handle.error())
+        self.assertIn("three times while this job was running", handle.error())
         self.assertEqual(handle.products(np.random.default_rng(harness.SEED), 20), 0)  # the handle lives on
 
     def test_two_deaths_are_not(self):

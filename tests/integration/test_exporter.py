@@ -318,7 +318,7 @@ class Absence(unittest.TestCase):
         self.assertEqual(self.daemon.stop(), 0)
         code, log = exporter.stop()
         self.assertEqual(code, 0)
-        self.assertEqual(log.count("no answer of kopsd: "), 2)  # not for every scrape
+        self.assertEqual(log.count("kopsd does not answer:"), 2)  # not for every scrape
         self.assertEqual(log.count("kopsd answers again"), 2)
 
     def test_a_kopsd_that_is_stuck(self):

@@ -220,7 +220,7 @@ class Tune(Learning):
                             (("gemm", "4", "--ops", "65"), "--ops takes 1 to 64"),
                             (("gemm",), "an op and its shapes")]:
             self.assertIn(words, self.tune(*args, code=USAGE).stderr)
-        self.assertIn("over the limit", self.tune("gemm", "1000000000", code=FAILED).stderr)
+        self.assertIn("exceed the limit", self.tune("gemm", "1000000000", code=FAILED).stderr)
         self.assertIn("gpu7", self.tune("gemm", "4", "--device", "gpu7", code=FAILED).stderr)
 
 

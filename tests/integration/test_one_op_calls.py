@@ -177,7 +177,7 @@ class OutOfTime(harness.DaemonTest):
 
     def test_one_op_call(self):
         self.assertEqual(self.multiply(), TIMEOUT)
-        self.assertIn("not done after 0.02 s and is cancelled", self.handle.error())
+        self.assertIn("not done after 0.02 s and was cancelled", self.handle.error())
         self.assertTrue(self.lib.kops_buffer_is_busy(self.buffers[2]))
         self.assertEqual(self.lib.kops_buffer_wait_idle(self.buffers[2], -1), 0, self.handle.error())
         self.assertFalse(any(map(self.lib.kops_buffer_is_busy, self.buffers)))

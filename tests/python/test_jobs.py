@@ -89,11 +89,11 @@ class Jobs(PythonTest):
             first.matmul(a, a, out=product)
         second.matmul(a, a)
         first.submit()
-        self.fails(kops.StateError, "out already", first.submit)
+        self.fails(kops.StateError, "already running", first.submit)
         self.fails(kops.StateError, "after submit()", first.add, a, a)
         second.submit()
         second.cancel()
-        self.fails(kops.TimedOutError, "still out", first.wait, 0.001)
+        self.fails(kops.TimedOutError, "still running", first.wait, 0.001)
         self.assertFalse(first.is_done)
         self.assertIsNone(first.receipt)
         first.wait()
@@ -303,7 +303,7 @@ class Refusals(PythonTest):
             j.add(big, big, out=big)
             with self.assertRaises(kops.QuotaError) as caught:
                 await j
-            self.assertIn("could not be made", str(caught.exception))
+            self.assertIn("could not be allocated", str(caught.exception))
             self.assertEqual(big.sum() + big[0, 0], 0)  # it is memory still
             del big
             async with self.kops.job() as j:  # and nobody gets it again

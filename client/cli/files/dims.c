@@ -108,15 +108,15 @@ static int complete(struct known *known, const struct source *a, const struct so
 	if (!known->set[DIMS_M] && !known->set[DIMS_N] && !known->set[DIMS_K]) {
 		if (a->bytes != b->bytes || !is_square(a->bytes / elem, &root))
 			return why_invalid(why,
-			                   "the sizes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
-			                   " bytes) do not tell their shapes: give one of -m, -n, -k",
+			                   "cannot infer the shapes of %s (%" PRIu64 " bytes) and %s (%" PRIu64
+			                   " bytes) from their sizes: give one of -m, -n, -k",
 			                   a->path, a->bytes, b->path, b->bytes);
 		for (int axis = 0; axis < DIMS_AXES; axis++)
 			learn(known, (enum dims_axis)axis, root, a->path);
 	}
 	for (int axis = 0; axis < DIMS_AXES; axis++)
 		if (!known->set[axis])
-			return why_invalid(why, "%c follows from nothing: give -%c", axis_names[axis],
+			return why_invalid(why, "cannot infer %c: give -%c", axis_names[axis],
 			                   axis_letters[axis]);
 	return 0;
 }
@@ -170,8 +170,7 @@ int dims_matrix(struct source *s, struct opt_count rows, struct opt_count cols, 
 	if (s->npy) {
 		uint64_t r = s->rank > 1 ? s->shape[s->rank - 2] : 1, c = s->shape[s->rank - 1];
 		if ((rows.set && rows.value != r) || (cols.set && cols.value != c))
-			return why_invalid(why,
-			                   "%s is %" PRIu64 "×%" PRIu64 ", which is not what -m and -n say",
+			return why_invalid(why, "%s is %" PRIu64 "×%" PRIu64 ", which contradicts -m and -n",
 			                   s->path, r, c);
 		return 0;
 	}
@@ -180,9 +179,10 @@ int dims_matrix(struct source *s, struct opt_count rows, struct opt_count cols, 
 		return rc;
 	if (!given->set) {
 		if (!is_square(elements, &rows.value))
-			return why_invalid(
-			    why, "the size of %s (%" PRIu64 " bytes) does not tell its shape: give -m or -n",
-			    s->path, s->bytes);
+			return why_invalid(why,
+			                   "cannot infer the shape of %s (%" PRIu64
+			                   " bytes) from its size: give -m or -n",
+			                   s->path, s->bytes);
 		cols.value = rows.value;
 	} else if (!other->set) {
 		if (have == 0)

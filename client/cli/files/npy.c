@@ -124,11 +124,11 @@ static int read_shape(const char **at, struct npy_header *h, char *why)
 		return damaged(why, "no '(' after 'shape'");
 	for (h->rank = 0; !take(at, ")"); h->rank++) {
 		if (!read_count(at, &extent))
-			return damaged(why, "'shape' has no number where one belongs");
+			return damaged(why, "'shape' lacks a number");
 		if (h->rank == KOPS_RANK_MAX)
 			return why_invalid(why, "it has more than %d dimensions", KOPS_RANK_MAX);
 		if (extent > INT64_MAX / 16)
-			return damaged(why, "an extent is more than a file can have");
+			return damaged(why, "an extent exceeds the size of any file");
 		h->shape[h->rank] = extent;
 		if (!take(at, ",") && **at != ')')
 			return damaged(why, "'shape' does not end");
@@ -150,7 +150,7 @@ static int read_pair(const char **at, struct npy_header *h, unsigned *seen, char
 	size_t i = 0;
 
 	if (!read_text(at, key, sizeof(key)) || !take(at, ":"))
-		return damaged(why, "no key where one belongs");
+		return damaged(why, "a key is missing");
 	while (i < N_KEYS && strcmp(key, keys[i].key) != 0)
 		i++;
 	if (i == N_KEYS)
@@ -177,7 +177,7 @@ static int read_dictionary(const char *at, struct npy_header *h, char *why)
 	if (seen != (1u << N_KEYS) - 1)
 		return why_invalid(why, "its .npy header lacks 'descr', 'fortran_order' or 'shape'");
 	if (!element_bytes(h->dtype, h->rank, h->shape, &h->bytes))
-		return damaged(why, "the shape has more bytes than a file can");
+		return damaged(why, "the shape exceeds the size of any file");
 	return 0;
 }
 
@@ -190,9 +190,8 @@ static int find_dictionary(const unsigned char *bytes, size_t len, size_t *ret_s
 	size_t start = NPY_MAGIC_BYTES + 2, length = 0;
 
 	if (len < start || memcmp(bytes, NPY_MAGIC, NPY_MAGIC_BYTES) != 0)
-		return why_invalid(
-		    why, "it does not start as a .npy file does; raw elements belong in a file of another "
-		         "name, such as .bin");
+		return why_invalid(why, "it does not begin with the magic string of .npy; raw elements belong "
+		                        "in a file of another name, such as .bin");
 	int version = bytes[NPY_MAGIC_BYTES];
 	if (version < 1 || version > 3)
 		return why_invalid(why, "its .npy version is %d; versions 1 to 3 are known", version);
@@ -204,7 +203,7 @@ static int find_dictionary(const unsigned char *bytes, size_t len, size_t *ret_s
 		return why_invalid(why, "its .npy header has %zu bytes; at most %zu are read", length,
 		                   NPY_HEADER_MAX - start);
 	if (len < start || length > len - start)
-		return why_invalid(why, "its .npy header ends early");
+		return why_invalid(why, "its .npy header is truncated");
 	*ret_start = start;
 	*ret_length = length;
 	return 0;

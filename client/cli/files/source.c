@@ -44,9 +44,8 @@ static int inspect(struct source *s, char *why)
 	if (S_ISDIR(st.st_mode))
 		return why_invalid(why, "cannot read %s: it is a directory", s->path);
 	if (!S_ISREG(st.st_mode))
-		return why_invalid(
-		    why, "cannot read %s: its size must be known first; save it to a file and name that",
-		    s->path);
+		return why_invalid(why, "cannot read %s: its size is unknown; save it to a file and name that",
+		                   s->path);
 	size_t n = transfer_read(s->fd, s->path, head, sizeof(head), 0);
 	if (errno)
 		return why_invalid(why, "cannot read %s: %s", s->path, strerror(errno));
@@ -130,14 +129,14 @@ int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 
 	int status = kops_alloc(cli->handle, s->bytes ? s->bytes : 8, KOPS_SHARED, NULL, &buffer);
 	if (status < 0) {
-		why_invalid(cli->why, "no memory for %s: %s", s->path, kops_error(cli->handle));
+		why_invalid(cli->why, "out of memory for %s: %s", s->path, kops_error(cli->handle));
 		return cli_fail_kops(cli, status, cli->why);
 	}
 	uint64_t done = transfer_read(s->fd, s->path, kops_data(buffer), s->bytes, s->offset);
 	if (done < s->bytes)
 		return cli_fail(cli, CLI_FAILED, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s",
 		                s->path, s->offset + done, s->offset + s->bytes,
-		                errno ? strerror(errno) : "it became shorter meanwhile");
+		                errno ? strerror(errno) : "it was truncated meanwhile");
 	if (s->is_swapped)
 		turn(kops_data(buffer), s->bytes, kops_dtype_size(element_component(s->dtype)));
 	*ret_view = view_of(s, buffer);

@@ -37,7 +37,7 @@ int step_fits(const kops_view *view, char *why)
 
 	if (element_bytes(view->dtype, view->rank, view->shape, &bytes))
 		return 0;
-	return why_invalid(why, "the result would be %s, more than memory can hold",
+	return why_invalid(why, "the result would be %s, which exceeds any memory",
 	                   show_shape(view->rank, view->shape).text);
 }
 

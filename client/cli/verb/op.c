@@ -133,7 +133,7 @@ static int fit_optional(struct cli *cli, const struct jobfile_value *result, str
 		if (s->bytes % kops_dtype_size(s->dtype) != 0 ||
 		    step_fit_optional(&step, i, s->dtype, elements) < 0)
 			return cli_fail(cli, CLI_FAILED,
-			                "%s has %" PRIu64 " bytes of %s; that is no size of it beside %s",
+			                "%s has %" PRIu64 " bytes of %s, which does not match the shape of %s",
 			                s->path, s->bytes, element_type_name(s->dtype), sources[0]->path);
 		s->rank = step.in[i].rank;
 		memcpy(s->shape, step.in[i].shape, sizeof(s->shape));

@@ -33,7 +33,7 @@ int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const cha
 int pipeline_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device,
                    kops_buffer **ret_buffer)
 {
-	cli_announce(cli, "waiting for memory of kopsd");
+	cli_announce(cli, "waiting for memory from kopsd");
 	int rc = kops_alloc(cli->handle, bytes ? bytes : 8, flags, device, ret_buffer);
 
 	progress_erase();
@@ -123,9 +123,8 @@ static struct sink *open_sink(struct pipeline *p, const char *path)
 	bool standard = strcmp(path, "-") == 0;
 
 	if (standard && !flags->json && isatty(STDOUT_FILENO)) {
-		why_invalid(p->cli->why,
-		            "the elements are no text, and standard output is a terminal: send them to a "
-		            "file or a pipe, or leave out -o - and --npy to see the matrix");
+		why_invalid(p->cli->why, "binary elements are not written to a terminal: send them to a file "
+		                         "or a pipe, or leave out -o - and --npy to see the matrix");
 		return NULL;
 	}
 	if (!standard || (!flags->json && !p->uses_stdout++))

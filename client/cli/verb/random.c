@@ -66,13 +66,13 @@ static int run(struct cli *cli, char **argv)
 		return cli_fail(cli, CLI_USAGE,
 		                "random elements are numbers between -1 and 1; i32 has none but 0");
 	if (!element_bytes(e.dtype, e.rank, e.shape, &bytes))
-		return cli_fail(cli, CLI_FAILED, "%s is more than memory can hold", argv[0]);
+		return cli_fail(cli, CLI_FAILED, "%s exceeds any memory", argv[0]);
 	if (strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
-		return cli_fail(cli, CLI_FAILED,
-		                "the elements are no text, and standard output is a terminal; add -o FILE");
+		return cli_fail(cli, CLI_FAILED, "binary elements are not written to a terminal; add -o FILE");
 	unsigned char *data = malloc(bytes + 1);
 	if (!data)
-		return cli_fail(cli, CLI_FAILED, "no memory for the %" PRIu64 " bytes of %s", bytes, argv[0]);
+		return cli_fail(cli, CLI_FAILED, "out of memory for the %" PRIu64 " bytes of %s", bytes,
+		                argv[0]);
 	e = elements_dense(data, &e);
 	fill(data, &e, count_or(flags->seed, random_seed()));
 	int rc = write_to(cli, path, &e);

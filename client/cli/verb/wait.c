@@ -254,15 +254,14 @@ static int fail(struct waiting *w, int status)
 	if (status == KOPS_E_TIMEOUT && isinf(w->until_us))
 		return cli_fail(
 		    cli, CLI_TIMED_OUT,
-		    "kopsd has not answered for %s, and the job is not done: it is stopped or stuck; see "
+		    "kopsd has not answered for %s, and the job is not done; kopsd may be stopped or hang: see "
 		    "`systemctl status kopsd` and its log (journalctl -u kopsd), and restart it",
 		    show_us(cli_now_us() - w->answered_us).text);
 	if (status == KOPS_E_TIMEOUT)
-		return cli_fail(
-		    cli, CLI_TIMED_OUT,
-		    "the job was not done after %s and is cancelled; a longer --timeout waits longer, none "
-		    "as long as kopsd answers",
-		    show_us(cli->flags.timeout_ms * 1e3).text);
+		return cli_fail(cli, CLI_TIMED_OUT,
+		                "the job was not done after %s and was cancelled; allow a longer --timeout, or "
+		                "give none to wait while kopsd answers",
+		                show_us(cli->flags.timeout_ms * 1e3).text);
 	return cli_fail_kops(cli, status, sentence[0] ? sentence : kops_error(cli->handle));
 }
 

@@ -7,7 +7,7 @@ static int stored(kops *k, kops_trans trans, kops_dtype dtype, uint64_t rows, ui
                   kops_buffer *buffer, uint64_t ld, char name, kops_view *ret_view)
 {
 	if (trans != KOPS_N && trans != KOPS_T)
-		return client_fail(k, KOPS_E_INVALID, "trans_%c is neither KOPS_N nor KOPS_T", name);
+		return client_fail(k, KOPS_E_INVALID, "trans_%c is invalid, expected KOPS_N or KOPS_T", name);
 	uint64_t stored_cols = trans == KOPS_T ? rows : cols;
 	if (ld < stored_cols)
 		return client_fail(k, KOPS_E_INVALID, "ld%c = %llu is less than the %llu columns stored", name,

@@ -83,7 +83,7 @@ int kops_buffer_wait_idle(kops_buffer *b, int timeout_ms)
 	if (!waiter.done) /* else the buffer may be freed */
 		b->idle = NULL;
 	if (status == KOPS_E_TIMEOUT)
-		client_fail(k, status, "a job that names the buffer was still out after %g s; wait again",
+		client_fail(k, status, "a job that uses the buffer was still running after %g s; wait again",
 		            timeout_ms / 1000.0);
 	return status;
 }
@@ -116,7 +116,7 @@ static int wait_further(kops_job *job, int timeout_ms)
 	int status = wait_for(job, client_us_of(timeout_ms));
 	if (status == KOPS_E_TIMEOUT && job->phase == PHASE_OUT)
 		client_fail(job->k, status,
-		            "the job was not done after %g s; it is still out: wait again, or cancel it",
+		            "the job was not done after %g s and is still running: wait again, or cancel it",
 		            timeout_ms / 1000.0);
 	return status;
 }
@@ -150,11 +150,10 @@ int kops_submit_and_wait(kops_job *job, int timeout_ms)
 static int too_late(kops_job *job, int64_t timeout_us)
 {
 	kops_cancel(job);
-	return client_fail(
-	    job->k, KOPS_E_TIMEOUT,
-	    "the job was not done after %g s and is cancelled; kopsd may write its outputs until "
-	    "it has stopped: wait for that, or allow more time",
-	    (double)timeout_us / 1e6);
+	return client_fail(job->k, KOPS_E_TIMEOUT,
+	                   "the job was not done after %g s and was cancelled; kopsd may write its outputs "
+	                   "until it has stopped: wait for that, or allow more time",
+	                   (double)timeout_us / 1e6);
 }
 
 static int run(kops_job *job, int64_t timeout_us)

@@ -54,11 +54,10 @@ static int make_absolute(kops *k, const char *path, char ret[2 * PATH_MAX])
 {
 	char folder[PATH_MAX];
 	if (!getcwd(folder, sizeof folder))
-		return client_fail(
-		    k, KOPS_E_CONNECT,
-		    "cannot reach kopsd: the socket's path is relative to a folder that cannot be "
-		    "found (%s): %s; give an absolute path",
-		    strerror(errno), path);
+		return client_fail(k, KOPS_E_CONNECT,
+		                   "cannot reach kopsd: the socket's path is relative to a directory that "
+		                   "cannot be found (%s): %s; give an absolute path",
+		                   strerror(errno), path);
 	snprintf(ret, 2 * PATH_MAX, "%s/%s", folder, path);
 	return 0;
 }
@@ -80,10 +79,9 @@ static int set_address(kops *k, const char *path)
 		path = absolute;
 	}
 	if (strlen(path) >= sizeof k->link.address.sun_path)
-		return client_fail(
-		    k, KOPS_E_CONNECT,
-		    "cannot reach kopsd: the socket's path has %zu bytes, at most %zu are possible: %s",
-		    strlen(path), sizeof k->link.address.sun_path - 1, path);
+		return client_fail(k, KOPS_E_CONNECT,
+		                   "cannot reach kopsd: the socket's path has %zu bytes, the limit is %zu: %s",
+		                   strlen(path), sizeof k->link.address.sun_path - 1, path);
 	k->link.address.sun_family = AF_UNIX;
 	strcpy(k->link.address.sun_path, path);
 	return 0;

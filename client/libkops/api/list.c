@@ -237,12 +237,13 @@ static int fetch_page(kops *k, int64_t until_us, kops_list *list)
 	if (status < 0)
 		return status;
 	if (call.waiter.reply->body_case != list->kind->answer)
-		return client_fail(k, KOPS_E_PROTOCOL, "kopsd answered another question than for a list");
+		return client_fail(k, KOPS_E_PROTOCOL,
+		                   "kopsd answered a request for a list with another kind of reply");
 	status = list->kind->append(list, call.waiter.reply);
 	if (status < 0)
 		return client_fail(k, status, "out of memory for a list of %zu items", list->n + 1);
 	if (list->next && before && list->next >= before)
-		return client_fail(k, KOPS_E_PROTOCOL, "kopsd's list goes round in a circle");
+		return client_fail(k, KOPS_E_PROTOCOL, "kopsd's pages of a list do not end");
 	return 0;
 }
 

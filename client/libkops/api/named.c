@@ -117,7 +117,7 @@ static int take_view(const struct named_op *named, unsigned v, struct view *ret,
 {
 	const kops_view *view = &named->views[v];
 	if (view->rank < 1 || view->rank > KOPS_RANK_MAX)
-		return rules_refuse(why, KOPS_E_SHAPE, "operand %s has rank %u; 1 to %d are possible",
+		return rules_refuse(why, KOPS_E_SHAPE, "operand %s has rank %u, expected 1 to %d",
 		                    named->op->operands[v].name, view->rank, KOPS_RANK_MAX);
 	*ret = (struct view){.dtype = view->dtype, .rank = view->rank};
 	memcpy(ret->shape, view->shape, view->rank * sizeof(ret->shape[0]));

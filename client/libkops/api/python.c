@@ -29,7 +29,7 @@ int kops_python_keep_private(kops_buffer *b)
 		return 0;
 	}
 	munmap(copy, b->bytes);
-	return client_fail(b->k, KOPS_E_NOMEM, "no memory to move a copy of %llu bytes",
+	return client_fail(b->k, KOPS_E_NOMEM, "out of memory to map a copy of %llu bytes",
 	                   (unsigned long long)b->bytes);
 }
 

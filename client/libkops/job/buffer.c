@@ -176,7 +176,7 @@ static int map_lent(kops_buffer *b, int fd)
 	void *data = map(b, fd, PROT_READ | PROT_WRITE, MAP_POPULATE);
 	if (data == MAP_FAILED)
 		return client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
-		                   "cannot map %llu lent bytes: %s", (unsigned long long)b->bytes,
+		                   "cannot map a buffer of %llu bytes: %s", (unsigned long long)b->bytes,
 		                   strerror(errno));
 	b->data = data;
 	return 0;
@@ -199,15 +199,15 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 		return NULL;
 	}
 	if (n_fds != 1)
-		return "a lent buffer without its descriptor";
+		return "a buffer without its descriptor";
 	if (fstat(fds[0], &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < b->bytes)
-		return "a lent buffer smaller than asked for";
+		return "a buffer smaller than requested";
 	if (!b->freed && (*ret_status = map_lent(b, fds[0])) < 0)
 		return NULL;
 	if (client_fd_keep(&b->fd, fds[0]) < 0) {
 		unmap(b);
-		*ret_status =
-		    client_fail(b->k, KOPS_E_SYSTEM, "cannot examine lent memory: %s", strerror(errno));
+		*ret_status = client_fail(b->k, KOPS_E_SYSTEM, "fstat() of a buffer's descriptor failed: %s",
+		                          strerror(errno));
 	}
 	b->replaceable = true;
 	fds[0] = -1;
@@ -240,9 +240,8 @@ static void end(kops_buffer *b, int status, const char *why)
 static const char *why_refused(const kops_buffer *b, const Kops__V1__Reply *reply)
 {
 	if (reply->status < 0 && b->fd_is_lost)
-		return "this program closed libkops's descriptor of the memory, or put another file in its "
-		       "place; make "
-		       "the buffer anew";
+		return "this program closed or replaced the buffer's descriptor, which belongs to libkops; "
+		       "allocate or import the buffer again";
 	return reply->message;
 }
 
@@ -252,7 +251,7 @@ static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, in
 	const char *why = why_refused(b, reply);
 	if (status == 0 && !has_memfd(b)) {
 		if (reply->body_case != KOPS__V1__REPLY__BODY_LENT)
-			return "an allocation's reply without Lent";
+			return "a reply to Alloc without Lent";
 		const char *phrase = take_lent(b, reply->lent, fds, n_fds, &status);
 		if (phrase)
 			return phrase;
@@ -276,7 +275,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 {
 	kops_buffer *b = by_request(k, reply->id);
 	if (!b)
-		return "a second reply about a buffer";
+		return "an unexpected reply about a buffer";
 	b->request = 0;
 	k->buffers.requests--;
 	if (reply->status == KOPS_E_SHUTDOWN) {
@@ -350,9 +349,10 @@ static int renew(kops_buffer *b)
 	if (new_memfd(b->data, b->bytes, &fd) < 0 || replace_mapping(b, fd.number) < 0) {
 		int error = errno;
 		client_fd_close(&fd);
-		return client_fail(b->k, error == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
-		                   "cannot replace %llu bytes whose descriptor this program closed: %s",
-		                   (unsigned long long)b->bytes, strerror(error));
+		return client_fail(
+		    b->k, error == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
+		    "cannot map new memory for %llu bytes whose descriptor this program closed: %s",
+		    (unsigned long long)b->bytes, strerror(error));
 	}
 	b->fd = fd;
 	b->fd_is_lost = false;
@@ -446,10 +446,9 @@ static void fail_awaited(kops *k, unsigned deaths, int status, const char *why)
 
 void client_buffer_end_doomed(kops *k)
 {
-	fail_awaited(
-	    k, CLIENT_DEATHS_MAX, KOPS_E_INTERRUPTED,
-	    "kopsd died three times while this request was out, so it is not sent again; see kopsd's log "
-	    "(journalctl -u kopsd)");
+	fail_awaited(k, CLIENT_DEATHS_MAX, KOPS_E_INTERRUPTED,
+	             "kopsd crashed three times while this request was unanswered, so it is not sent again; "
+	             "see kopsd's log (journalctl -u kopsd)");
 }
 
 void client_buffer_fail(kops *k, int status, const char *why)
@@ -466,10 +465,12 @@ int kops_alloc_start(kops *k, uint64_t bytes, unsigned flags, const char *device
 	if (status < 0)
 		return status;
 	if (bytes == 0 || bytes > PTRDIFF_MAX)
-		return client_fail(k, KOPS_E_INVALID, "cannot allocate %llu bytes", (unsigned long long)bytes);
+		return client_fail(k, KOPS_E_INVALID, "kops_alloc: the size of %llu bytes is invalid",
+		                   (unsigned long long)bytes);
 	if (flags != KOPS_SHARED && flags != KOPS_RESIDENT)
 		return client_fail(k, KOPS_E_INVALID,
-		                   "kops_alloc takes KOPS_SHARED or KOPS_RESIDENT, not flags %#x", flags);
+		                   "kops_alloc: flags %#x are invalid, expected KOPS_SHARED or KOPS_RESIDENT",
+		                   flags);
 	if (device && (flags == KOPS_SHARED || !client_name_is_valid(device)))
 		return client_fail(k, KOPS_E_INVALID,
 		                   flags == KOPS_SHARED ? "a KOPS_SHARED buffer has no device: pass NULL"
@@ -485,7 +486,7 @@ static int check_memfd(kops *k, int fd, uint64_t bytes)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
-		return client_fail(k, KOPS_E_FD, "descriptor %d cannot be examined: %s", fd, strerror(errno));
+		return client_fail(k, KOPS_E_FD, "fstat() of descriptor %d failed: %s", fd, strerror(errno));
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (!S_ISREG(st.st_mode) || seals < 0)
 		return client_fail(k, KOPS_E_FD,
@@ -496,7 +497,7 @@ static int check_memfd(kops *k, int fd, uint64_t bytes)
 		return client_fail(k, KOPS_E_FD,
 		                   "memfd %d lacks seals: add F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL", fd);
 	if ((uint64_t)st.st_size < bytes)
-		return client_fail(k, KOPS_E_FD, "memfd %d has %llu bytes, fewer than the %llu to import", fd,
+		return client_fail(k, KOPS_E_FD, "memfd %d has %llu bytes, expected at least %llu", fd,
 		                   (unsigned long long)st.st_size, (unsigned long long)bytes);
 	return 0;
 }
@@ -522,7 +523,8 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
 	if (status < 0)
 		return status;
 	if (bytes == 0 || (flags & ~(unsigned)(KOPS_READ_ONLY | KOPS_GIVEN)))
-		return client_fail(k, KOPS_E_INVALID, "cannot import %llu bytes with flags %#x",
+		return client_fail(k, KOPS_E_INVALID,
+		                   "kops_import: a size of %llu bytes or flags %#x are invalid",
 		                   (unsigned long long)bytes, flags);
 	status = check_memfd(k, fd, bytes);
 	if (status < 0)

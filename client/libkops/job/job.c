@@ -71,8 +71,8 @@ int kops_job_new(kops *k, const kops_job_options *given, kops_job **ret_job)
 		memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
 	if (memcmp(options.reserved, none.reserved, sizeof none.reserved) != 0)
 		return client_fail(k, KOPS_E_INVALID,
-		                   "job options whose reserved members are not 0; begin with "
-		                   "kops_job_options o = {.size = sizeof o}");
+		                   "reserved members of the job options must be 0; begin with kops_job_options "
+		                   "o = {.size = sizeof o}");
 	kops_job *job = calloc(1, sizeof *job);
 	if (!job)
 		return client_fail(k, KOPS_E_NOMEM, "out of memory for a job");
@@ -263,12 +263,12 @@ static int may_use_buffer(kops *k, const kops_buffer *b, unsigned op)
 	if (b->freed)
 		return client_fail(k, KOPS_E_INVALID, "op %u uses a freed buffer", op);
 	if (b->state == BUFFER_FAILED)
-		return client_fail(k, b->status, "op %u uses a buffer that could not be made: %.400s", op,
+		return client_fail(k, b->status, "op %u uses a buffer that could not be allocated: %.400s", op,
 		                   b->why);
 	if (b->is_private)
 		return client_fail(k, KOPS_E_STATE,
-		                   "op %u uses a buffer whose memory in this process was replaced while a job "
-		                   "was given up; make the buffer anew",
+		                   "op %u uses a buffer whose memory in this process was replaced when an "
+		                   "unanswered job was abandoned; allocate it again",
 		                   op);
 	return 0;
 }
@@ -279,7 +279,7 @@ int client_job_may_submit(kops_job *job)
 	if (status < 0)
 		return status;
 	if (job->phase == PHASE_OUT)
-		return client_fail(job->k, KOPS_E_STATE, "the job is out already: wait for its end");
+		return client_fail(job->k, KOPS_E_STATE, "the job is already running: wait for it to finish");
 	if (job->n_ops == 0)
 		return client_fail(job->k, KOPS_E_INVALID, "the job has no ops");
 	for (size_t i = 0; status == 0 && i < job->n_operands; i++)
@@ -336,7 +336,7 @@ int kops_cancel(kops_job *job)
 	if (status < 0)
 		return status;
 	if (job->phase != PHASE_OUT)
-		return client_fail(k, KOPS_E_STATE, "the job is not out");
+		return client_fail(k, KOPS_E_STATE, "the job is not running");
 	job->cancelled = true;
 	if (k->link.state == LINK_DOWN)
 		job->doom = KOPS_E_CANCELLED;
@@ -363,8 +363,8 @@ static int set_error(kops_job *job, int status, const char *why)
 	const kops_buffer *b = status == KOPS_E_NOT_FOUND ? missing(job) : NULL;
 	if (b) {
 		snprintf(job->error, sizeof job->error, "%s: %.400s",
-		         b->state == BUFFER_READY ? "kopsd restarted and did not take a buffer back"
-		                                  : "a buffer of this job could not be made",
+		         b->state == BUFFER_READY ? "kopsd restarted and refused a buffer"
+		                                  : "a buffer of this job could not be allocated",
 		         b->why);
 		return b->status;
 	}
@@ -413,7 +413,7 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 {
 	kops_job *job = by_id(k, reply->id);
 	if (!job)
-		return "a second reply about a job";
+		return "an unexpected reply about a job";
 	if (reply->status == KOPS_E_SHUTDOWN) {
 		job->sent = false; /* the job did not run */
 		leave_ring(job);
@@ -422,7 +422,7 @@ const char *client_job_answered(kops *k, const Kops__V1__Reply *reply)
 		return NULL;
 	}
 	if (reply->status == 0 && reply->body_case != KOPS__V1__REPLY__BODY_RECEIPT)
-		return "a job's reply without a receipt";
+		return "a reply to a job without a receipt";
 	k->link.pause_us = 0;
 	if (reply->status == 0) {
 		client_receipt_keep(job, reply->receipt);
@@ -442,7 +442,7 @@ const char *client_job_ended_by_ring(kops *k, const struct ring_end *end)
 	kops_job *job = by_id(k, end->id);
 
 	if (!job || !job->by_ring)
-		return "the end of a run that is not out";
+		return "the end of an unknown run in the ring";
 	receipt.as_before = true;
 	receipt.prepared = (end->flags & RING_PREPARED) != 0;
 	receipt.graph = (end->flags & RING_GRAPH) != 0;
@@ -497,22 +497,19 @@ void client_job_unsend(kops *k, bool died)
 static const char *doom_sentence(const kops_job *job)
 {
 	if (job->only_prepare)
-		return "kopsd restarted while this job was to be prepared; prepare it again";
+		return "kopsd restarted while this job was being prepared; prepare it again";
 	if (job->doom == KOPS_E_CANCELLED)
-		return "the job was cancelled while there was no connection to kopsd";
+		return "the job was cancelled while kopsd was not connected";
 	if (job->deaths >= CLIENT_DEATHS_MAX)
-		return "kopsd died three times while this job was out, so it is not sent again; see kopsd's "
-		       "log "
-		       "(journalctl -u kopsd)";
+		return "kopsd crashed three times while this job was running, so it is not sent again; see "
+		       "kopsd's log (journalctl -u kopsd)";
 	if (job->k->link.closed_here)
-		return "this program closed libkops's connection to kopsd while this job was out; it may have "
-		       "run in "
-		       "part, so it was not sent again: restore its inputs and submit it anew";
+		return "this program closed libkops's connection to kopsd while this job was running; it may "
+		       "have run in part, so it was not sent again: restore its inputs and submit it again";
 	if (job->cancelled)
 		return "kopsd restarted after this job was cancelled; it may have run";
-	return "kopsd restarted while this job was out; what it reads may be overwritten, so it was not sent "
-	       "again: "
-	       "restore its inputs and submit it anew";
+	return "kopsd restarted while this job was running; its inputs may be overwritten, so it was not sent "
+	       "again: restore them and submit it again";
 }
 
 void client_job_end_doomed(kops *k)

@@ -39,25 +39,23 @@ static int check_view(kops_job *job, const struct op *op, unsigned i, const kops
 	const char *name = op->operands[i].name;
 	if (!view->buffer)
 		return client_fail(job->k, KOPS_E_INVALID,
-		                   "op %u: operand %s of %s has no buffer; kops_view.buffer is one that "
-		                   "kops_alloc() or kops_import() made",
+		                   "op %u: operand %s of %s has no buffer; set kops_view.buffer to one from "
+		                   "kops_alloc() or kops_import()",
 		                   job->n_ops, name, op->name);
 	if (view->buffer->k != job->k)
-		return client_fail(job->k, KOPS_E_INVALID, "op %u: operand %s is in another handle's buffer",
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: operand %s is in a buffer of another handle",
 		                   job->n_ops, name);
 	if (view->buffer->freed)
 		return client_fail(job->k, KOPS_E_INVALID, "op %u: operand %s is in a freed buffer", job->n_ops,
 		                   name);
 	if (view->rank < 1 || view->rank > KOPS_RANK_MAX)
-		return client_fail(job->k, KOPS_E_INVALID,
-		                   "op %u: operand %s has rank %u; 1 to %d are possible", job->n_ops, name,
-		                   view->rank, KOPS_RANK_MAX);
+		return client_fail(job->k, KOPS_E_INVALID, "op %u: operand %s has rank %u, expected 1 to %d",
+		                   job->n_ops, name, view->rank, KOPS_RANK_MAX);
 	if (view->reserved[0] || view->reserved[1])
 		return client_fail(
 		    job->k, KOPS_E_INVALID,
-		    "op %u: operand %s has reserved members that are not 0; begin with kops_view "
-		    "v = {0}",
-		    job->n_ops, name);
+		    "op %u: reserved members of operand %s must be 0; begin with kops_view v = {0}", job->n_ops,
+		    name);
 	return 0;
 }
 
@@ -74,7 +72,7 @@ static int check_op(kops_job *job, const struct op *op, const kops_view *views, 
 	if (job->phase != PHASE_NEW)
 		return client_fail(job->k, KOPS_E_STATE, "ops cannot be added after kops_submit()");
 	if (job->n_ops >= job->k->jobs.ops_max)
-		return client_fail(job->k, KOPS_E_INVALID, "the job is full: kopsd takes %llu ops in one",
+		return client_fail(job->k, KOPS_E_INVALID, "the job is full: its limit is %llu ops",
 		                   (unsigned long long)job->k->jobs.ops_max);
 	if (kernel && !client_name_is_valid(kernel))
 		return client_fail(job->k, KOPS_E_INVALID,
@@ -101,7 +99,7 @@ static int append_op(kops_job *job, const Kops__V1__Op *op)
 	size_t size = kops__v1__op__pack(op, packed);
 	const size_t frame = 1 + 3; /* tag, length */
 	if (job->bytes_len + frame + size > MESSAGE_BYTES_MAX)
-		return client_fail(job->k, KOPS_E_INVALID, "the job is full: its message would pass %d bytes",
+		return client_fail(job->k, KOPS_E_INVALID, "the job is full: its message would exceed %d bytes",
 		                   MESSAGE_BYTES_MAX);
 	int status = client_job_reserve(job, frame + size + CLIENT_TAIL_BYTES);
 	if (status < 0)

@@ -188,11 +188,10 @@ int client_await(kops *k, const struct waiter *waiter, int64_t timeout_us)
 		if (now < deadline || (k->link.state != LINK_UP && now >= k->link.give_up_us))
 			continue; /* if the link is down, the next step gives up and sets the reason */
 		if (!moved || ++late > LATE_MAX)
-			return client_fail(
-			    k, KOPS_E_TIMEOUT,
-			    "kopsd did not answer within %g s; it may be stopped or busy (systemctl "
-			    "status kopsd): allow a longer timeout",
-			    k->timeout_ms / 1000.0);
+			return client_fail(k, KOPS_E_TIMEOUT,
+			                   "kopsd did not answer within %g s; check that it is running "
+			                   "(systemctl status kopsd), or allow a longer timeout",
+			                   k->timeout_ms / 1000.0);
 	}
 	if (waiter->status < 0)
 		return client_fail(k, waiter->status, "%s", waiter->why);

@@ -234,9 +234,9 @@ static void answered(kops *k, const Kops__V1__Reply *reply)
 		snprintf(why, sizeof why, "kopsd refused the connection: %s", reply->message);
 		give_up(k, reply->status, why);
 	} else if (reply->body_case != KOPS__V1__REPLY__BODY_WELCOME) {
-		give_up(k, KOPS_E_PROTOCOL, "kopsd answered Hello without a Welcome");
+		give_up(k, KOPS_E_PROTOCOL, "kopsd answered Hello without Welcome");
 	} else if (reply->welcome->version != CLIENT_VERSION) {
-		snprintf(why, sizeof why, "kopsd chose protocol version %u, this libkops speaks %d",
+		snprintf(why, sizeof why, "kopsd chose protocol version %u, this libkops supports %d",
 		         reply->welcome->version, CLIENT_VERSION);
 		give_up(k, KOPS_E_VERSION, why);
 	} else {
@@ -268,12 +268,12 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 	}
 	if (reply->id == 0 && reply->status < 0) {
 		if (!k->session.hello)
-			return reply->message[0] ? reply->message : "it said so";
+			return reply->message[0] ? reply->message : "kopsd gave no reason";
 		answered(k, reply); /* there are too many sessions: Hello was not read */
 		return NULL;
 	}
 	if (reply->id == 0 || reply->id >> CLIENT_KIND_BITS > k->wire.sequence)
-		return "a reply to no request";
+		return "a reply to an unknown request";
 	if (reply->status > 0)
 		return "a positive status";
 	if (reply->id == k->session.hello) {
@@ -281,7 +281,7 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 		return NULL;
 	}
 	if (k->link.state == LINK_GREETING)
-		return "a reply before that to Hello";
+		return "a reply before the one to Hello";
 	switch (reply->id & ((1 << CLIENT_KIND_BITS) - 1)) {
 	case CLIENT_JOB:
 		return client_job_answered(k, reply);
@@ -357,10 +357,10 @@ static void too_late(kops *k)
 	char why[CLIENT_WHY_BYTES], seconds[DECIMAL_BYTES];
 	if (k->link.state == LINK_GREETING) {
 		snprintf(why, sizeof why,
-		         "kopsd at %s did not answer within %u ms; is it stuck? Or does it not start? "
-		         "(systemctl status kopsd)%s%.250s",
+		         "kopsd at %s did not answer within %u ms; it may hang or fail to start (systemctl "
+		         "status kopsd)%s%.250s",
 		         k->link.address.sun_path, k->timeout_ms,
-		         k->link.attempts > 1 ? "; the try before: " : "",
+		         k->link.attempts > 1 ? "; the previous attempt: " : "",
 		         k->link.attempts > 1 ? k->link.why : "");
 		give_up(k, k->session.greeting ? KOPS_E_TIMEOUT : KOPS_E_CONNECT, why);
 	} else {

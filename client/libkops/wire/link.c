@@ -32,7 +32,7 @@ int client_may_use(kops *k)
 int client_may_wait(kops *k)
 {
 	if (k->in_callback && !client_is_copy(k))
-		return client_fail(k, KOPS_E_STATE, "a callback must not call a function that waits");
+		return client_fail(k, KOPS_E_STATE, "a callback must not call a function that blocks");
 	return client_may_use(k);
 }
 
@@ -60,12 +60,12 @@ static int explain(kops *k, int error)
 	} rows[] = {
 	    {ENOENT, KOPS_E_CONNECT, "no such file; is kopsd running? (systemctl status kopsd.socket)"},
 	    {ECONNREFUSED, KOPS_E_CONNECT,
-	     "nothing listens there; is kopsd running? (systemctl status kopsd.socket)"},
+	     "connection refused; is kopsd running? (systemctl status kopsd.socket)"},
 	    {EACCES, KOPS_E_CONNECT,
 	     "permission denied; is your user in group kops? After usermod, log in again or run newgrp kops"},
-	    {EAGAIN, KOPS_E_BUSY, "too many connections wait there; is kopsd stuck? (systemctl status kopsd)"},
-	    {EINTR, KOPS_E_BUSY, "a signal came while others were to connect first"},
-	    {EPROTOTYPE, KOPS_E_CONNECT, "that socket belongs to another program"},
+	    {EAGAIN, KOPS_E_BUSY, "the queue of connections is full; is kopsd stuck? (systemctl status kopsd)"},
+	    {EINTR, KOPS_E_BUSY, "interrupted by a signal while the queue of connections was full"},
+	    {EPROTOTYPE, KOPS_E_CONNECT, "the socket belongs to another program"},
 	    {EMFILE, KOPS_E_CONNECT, CLIENT_NO_FDS},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -205,8 +205,7 @@ bool client_link_has_socket(kops *k)
 	if (k->link.sock_is_known)
 		return true;
 	snprintf(k->link.why, sizeof k->link.why,
-	         "this program closed descriptor %d, libkops's connection to kopsd, or put another file in its "
-	         "place",
+	         "this program closed or replaced descriptor %d, libkops's connection to kopsd",
 	         k->link.sock.number);
 	k->link.sock.number = -1;
 	client_link_broken(k);

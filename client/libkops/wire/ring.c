@@ -45,7 +45,7 @@ const char *client_ring_answered(kops *k, const Kops__V1__Reply *reply, const in
 		return "a ring that is too small";
 	seals = fcntl(fds[0], F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return "a ring that could shrink";
+		return "a ring without the seal F_SEAL_SHRINK";
 	memory = mmap(NULL, ring_bytes(ring->entries), PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (memory == MAP_FAILED)
 		return NULL;
@@ -108,7 +108,7 @@ bool client_ring_next(kops *k, struct ring_end *ret_end, const char **ret_phrase
 		return false;
 	there = ring_load(&ring->memory->end_tail) - ring->taken;
 	if (there > ring->entries)
-		*ret_phrase = "more ends in the ring than it has room for";
+		*ret_phrase = "more ends in the ring than it has entries";
 	if (there == 0 || there > ring->entries)
 		return false;
 	*ret_end = ring_ends(ring->memory, ring->entries)[ring->taken % ring->entries];

@@ -92,7 +92,7 @@ int client_send_request(kops *k, const Kops__V1__Request *request, const struct 
 	size_t len = 0;
 	int status = message_pack(&request->base, k->wire.data, &len);
 	if (status < 0)
-		return client_fail(k, status, "request over %d bytes", MESSAGE_BYTES_MAX);
+		return client_fail(k, status, "a request exceeds the limit of %d bytes", MESSAGE_BYTES_MAX);
 	return client_send(k, k->wire.data, len, fd, NULL);
 }
 

@@ -122,9 +122,9 @@ class Job:
         """Copies operands that are not in kops memory, and sends the job. Does not wait. A job without ops, as of arrays
         without elements, is done at once."""
         if self._is_out:
-            raise error("STATE", "the job is out already: wait for its end")
+            raise error("STATE", "the job is already running: wait for it to finish")
         if any(slab.is_private for slab in self._slabs):
-            raise error("STATE", "arrays of this job got other memory, since a job was given up while kopsd did not answer: "
+            raise error("STATE", "arrays of this job got other memory when a job was abandoned because kopsd did not answer: "
                                  "make another job")
         self._desk.load()
         with self._session.turn, self._session:
@@ -153,7 +153,7 @@ class Job:
         end = None if timeout is None else time.monotonic() + timeout
         self._wait_until(end)
         if self._is_out:
-            raise error("TIMEOUT", f"the job was not done after {timeout:g} s; it is still out: wait again, or cancel it")
+            raise error("TIMEOUT", f"the job was not done after {timeout:g} s and is still running: wait again, or cancel it")
         self._finish()
 
     def _wait_until(self, end: float | None) -> None:
@@ -165,7 +165,7 @@ class Job:
         """submit() and wait(), for the client's timeout; then the job is cancelled, and no longer writes to its arrays. A device's
         arrays may still be written until it has stopped."""
         if self._is_out:
-            raise error("STATE", "the job is out already: wait for its end")
+            raise error("STATE", "the job is already running: wait for it to finish")
         is_late = True
         try:
             self.submit()
@@ -222,7 +222,7 @@ class Job:
             raise Session.explained(*self._failure, self._job.pointer)
         if not self._is_stored:
             if self._is_lost:
-                raise error("CANCELLED", "a job was given up while kopsd did not answer, and arrays that this job writes got "
+                raise error("CANCELLED", "a job was abandoned because kopsd did not answer, and arrays that this job writes got "
                                          "other memory, without its results: make another job")
             self._is_stored = True
             self._desk.store()

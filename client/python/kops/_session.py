@@ -271,8 +271,8 @@ class Session:
             left = round((end - time.monotonic()) * 1000)
             status = lib.kops_buffer_wait(buffer, max(0, min(WAIT_MS, left)))
             if status == TIMEOUT and left <= 0:
-                raise error("TIMEOUT", f"kopsd did not give memory within the client's timeout of {self.timeout:g} s: see "
-                                       "whether it runs (kops-client stats), or give kops.connect() a longer timeout")
+                raise error("TIMEOUT", f"kopsd did not allocate memory within the client's timeout of {self.timeout:g} s: check "
+                                       "that it is running (kops-client stats), or give kops.connect() a longer timeout")
         self.check(status)
 
     def _share(self, nbytes: int, buffer: ctypes.c_void_p) -> None:
@@ -340,7 +340,7 @@ class Session:
                 lib.kops_cancel(pointer)
             for pointer, job in jobs:
                 self.take_from(pointer, job._written, max(0.0, end - time.monotonic()))
-                job._abandon(error("STATE", "the client was closed while this job was out"))
+                job._abandon(error("STATE", "the client was closed while this job was running"))
             self.out.clear()
             self._close_if_unused()
 

@@ -84,7 +84,7 @@ static void test_the_time_is_over(void **state)
 	fake_start(f, script_silent);
 	kops_job *job = open_job(&cli, f);
 	assert_int_equal(wait_for_job(&cli, job, NULL), CLI_TIMED_OUT);
-	assert_non_null(strstr(cli.why, "after 100 ms and is cancelled"));
+	assert_non_null(strstr(cli.why, "after 100 ms and was cancelled"));
 	kops_close(cli.handle);
 	fake_stop(f);
 }

@@ -78,9 +78,9 @@ static void test_bad_lends_are_refused(void **state)
 		void (*lend)(struct fake *, const Kops__V1__Request *);
 		const char *phrase;
 	} rows[] = {
-	    {lend_nothing, "a lent buffer without its descriptor"},
-	    {lend_without_body, "an allocation's reply without Lent"},
-	    {lend_less, "a lent buffer smaller than asked for"},
+	    {lend_nothing, "a buffer without its descriptor"},
+	    {lend_without_body, "a reply to Alloc without Lent"},
+	    {lend_less, "a buffer smaller than requested"},
 	};
 	struct fake *f = *state;
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -255,12 +255,12 @@ static void test_import_says_what_is_wrong_with_it(void **state)
 		uint64_t bytes;
 		const char *phrase;
 	} rows[] = {
-	    {-1, 4096, "cannot be examined: Bad file descriptor"},
+	    {-1, 4096, " failed: Bad file descriptor"},
 	    {pipes[0], 4096, "is not a memfd"},
 	    {file, 1, "is not a memfd"},
 	    {folder, 1, "is not a memfd"},
 	    {unsealed, 4096, "lacks seals"},
-	    {sealed, 4097, "has 4096 bytes, fewer than the 4097 to import"},
+	    {sealed, 4097, "has 4096 bytes, expected at least 4097"},
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		assert_int_equal(kops_import(k, rows[i].fd, rows[i].bytes, 0, &none), KOPS_E_FD);

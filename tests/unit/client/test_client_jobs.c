@@ -59,7 +59,7 @@ static void test_job_on_the_wire(void **state)
 	assert_int_equal(kops_job_transpose(job, y, y, NULL), 0);
 	assert_int_equal(kops_job_add(job, x, y, z, NULL), 0);
 	assert_int_equal(kops_job_copy(job, x, y, NULL), KOPS_E_INVALID);
-	assert_string_equal(kops_error(k), "the job is full: kopsd takes 4 ops in one");
+	assert_string_equal(kops_error(k), "the job is full: its limit is 4 ops");
 	assert_int_equal(kops_wait(job, -1), KOPS_E_STATE);
 	assert_null(kops_job_receipt(job));
 	assert_int_equal(kops_cancel(job), KOPS_E_STATE);
@@ -117,22 +117,22 @@ static void test_views_that_no_job_takes(void **state)
 	kops_view good = fake_matrix(b, 0), none = good, flat = good, deep = good;
 	kops_job_options later = {.size = sizeof later, .reserved = {[6] = 1}};
 	assert_int_equal(kops_job_new(k, &later, &job), KOPS_E_INVALID);
-	assert_non_null(strstr(kops_error(k), "reserved members are not 0"));
+	assert_non_null(strstr(kops_error(k), "reserved members of the job options must be 0"));
 	none.buffer = NULL;
 	flat.rank = 0;
 	deep.rank = 5;
 	assert_int_equal(kops_job_new(k, NULL, &job), 0);
 	assert_int_equal(kops_job_copy(job, none, good, NULL), KOPS_E_INVALID);
 	assert_string_equal(kops_error(k),
-	                    "op 0: operand x of copy has no buffer; kops_view.buffer is one that kops_alloc() "
-	                    "or kops_import() made");
+	                    "op 0: operand x of copy has no buffer; set kops_view.buffer to one from "
+	                    "kops_alloc() or kops_import()");
 	assert_int_equal(kops_job_copy(job, good, flat, NULL), KOPS_E_INVALID);
 	assert_int_equal(kops_job_copy(job, deep, good, NULL), KOPS_E_INVALID);
-	assert_string_equal(kops_error(k), "op 0: operand x has rank 5; 1 to 4 are possible");
+	assert_string_equal(kops_error(k), "op 0: operand x has rank 5, expected 1 to 4");
 	assert_int_equal(kops_job_copy(job, good, good, "na\x01me"), KOPS_E_INVALID);
 	assert_int_equal(kops_job_new(other, NULL, &foreign), 0);
 	assert_int_equal(kops_job_copy(foreign, good, good, NULL), KOPS_E_INVALID);
-	assert_string_equal(kops_error(other), "op 0: operand x is in another handle's buffer");
+	assert_string_equal(kops_error(other), "op 0: operand x is in a buffer of another handle");
 	kops_close(other);
 	assert_int_equal(kops_job_copy(job, good, good, NULL), 0);
 	kops_free(b);
@@ -454,7 +454,7 @@ static void test_run_out_of_time(void **state)
 	fake_set_timeout(k, 50);
 	assert_int_equal(kops_run(job), KOPS_E_TIMEOUT);
 	assert_string_equal(kops_error(k),
-	                    "the job was not done after 0.05 s and is cancelled; kopsd may write its "
+	                    "the job was not done after 0.05 s and was cancelled; kopsd may write its "
 	                    "outputs until it has stopped: wait for that, or allow more time");
 	assert_true(kops_job_is_out(job));
 	assert_int_equal(kops_wait(job, -1), 0); /* the job had ended when the Cancel came */
@@ -486,7 +486,7 @@ static void test_run_for_a_while(void **state)
 	assert_false(kops_buffer_is_busy(b));
 	assert_int_equal(kops_buffer_wait_idle(b, -1), 0);
 	assert_int_equal(kops_run_for(job, 50), KOPS_E_TIMEOUT);
-	assert_non_null(strstr(kops_error(k), "not done after 0.05 s and is cancelled"));
+	assert_non_null(strstr(kops_error(k), "not done after 0.05 s and was cancelled"));
 	assert_int_equal(kops_run_for(job, 50), KOPS_E_STATE); /* out already */
 	assert_true(kops_job_is_out(job));
 	assert_true(kops_buffer_is_busy(b));
@@ -510,7 +510,7 @@ static void test_one_op_call_out_of_time(void **state)
 	assert_true(kops_buffer_is_busy(b));
 	assert_int_equal(kops_buffer_wait_idle(b, 1), KOPS_E_TIMEOUT);
 	assert_string_equal(kops_error(k),
-	                    "a job that names the buffer was still out after 0.001 s; wait again");
+	                    "a job that uses the buffer was still running after 0.001 s; wait again");
 	fake_reach(f, 1);
 	assert_int_equal(kops_buffer_wait_idle(b, -1), 0);
 	assert_false(kops_buffer_is_busy(b));
@@ -539,8 +539,8 @@ static void test_submit_and_wait_in_steps(void **state)
 	kops_job *job = fake_gemm(k, b, b, b, 1);
 	assert_int_equal(kops_submit_and_wait(job, 20), KOPS_E_TIMEOUT);
 	assert_int_equal(kops_wait(job, 5), KOPS_E_TIMEOUT);
-	assert_string_equal(kops_error(k),
-	                    "the job was not done after 0.005 s; it is still out: wait again, or cancel it");
+	assert_string_equal(
+	    kops_error(k), "the job was not done after 0.005 s and is still running: wait again, or cancel it");
 	assert_int_equal(kops_ping(k), 0);
 	assert_int_equal(kops_wait(job, -1), 0);
 	kops_close(k);

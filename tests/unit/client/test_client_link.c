@@ -17,7 +17,7 @@ static void test_open_says_what_is_wrong(void **state)
 	f->listener = -1;
 	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_CONNECT);
 	snprintf(expected, sizeof expected,
-	         "cannot reach kopsd at %s: nothing listens there; is kopsd running? (systemctl status "
+	         "cannot reach kopsd at %s: connection refused; is kopsd running? (systemctl status "
 	         "kopsd.socket)",
 	         f->path);
 	assert_string_equal(why, expected);
@@ -34,7 +34,7 @@ static void test_open_says_what_is_wrong(void **state)
 	long_path[sizeof long_path - 1] = 0;
 	kops_options options = {.size = sizeof options, .socket = long_path};
 	assert_int_equal(kops_open(&k, &options, why, sizeof why), KOPS_E_CONNECT);
-	assert_non_null(strstr(why, "199 bytes, at most 107"));
+	assert_non_null(strstr(why, "199 bytes, the limit is 107"));
 	assert_int_equal(kops_open(&k, &options, NULL, 0), KOPS_E_CONNECT);
 }
 
@@ -161,7 +161,7 @@ static void test_unknown_version_chosen(void **state)
 	kops *k;
 	fake_start(f, script_other_version);
 	assert_int_equal(fake_try_open(f, 5000, &k, why), KOPS_E_VERSION);
-	assert_string_equal(why, "kopsd chose protocol version 2, this libkops speaks 1");
+	assert_string_equal(why, "kopsd chose protocol version 2, this libkops supports 1");
 	fake_stop(f);
 }
 
@@ -310,7 +310,7 @@ static void test_relative_path_to_nowhere(void **state)
 	assert_int_equal(chdir(folder), 0);
 	assert_int_equal(rmdir(folder), 0);
 	assert_int_equal(kops_open(&k, &options, why, sizeof why), KOPS_E_CONNECT);
-	assert_non_null(strstr(why, "is relative to a folder that cannot be found"));
+	assert_non_null(strstr(why, "is relative to a directory that cannot be found"));
 	assert_non_null(strstr(why, "kopsd.sock; give an absolute path"));
 	assert_int_equal(chdir(before), 0);
 }
@@ -529,9 +529,8 @@ static void test_ping(void **state)
 	assert_int_equal(kops_ping(k), 0); /* across a restart */
 	fake_set_timeout(k, 50);
 	assert_int_equal(kops_ping(k), KOPS_E_TIMEOUT);
-	assert_string_equal(kops_error(k),
-	                    "kopsd did not answer within 0.05 s; it may be stopped or busy (systemctl "
-	                    "status kopsd): allow a longer timeout");
+	assert_string_equal(kops_error(k), "kopsd did not answer within 0.05 s; check that it is running "
+	                                   "(systemctl status kopsd), or allow a longer timeout");
 	fake_set_timeout(k, FAKE_PATIENCE_MS);
 	assert_int_equal(kops_ping(k), 0); /* the late answer must not be taken for this call's */
 	kops_close(k);
@@ -654,12 +653,12 @@ static void test_violations_end_the_connection(void **state)
 		const char *phrase;
 	} rows[] = {
 	    {garbage, "truncated message"},
-	    {unknown_id, "a reply to no request"},
-	    {id_of_nothing_out, "a second reply about a job"},
-	    {zero_id, "a reply to no request"},
+	    {unknown_id, "a reply to an unknown request"},
+	    {id_of_nothing_out, "an unexpected reply about a job"},
+	    {zero_id, "a reply to an unknown request"},
 	    {notice, "a field given twice"},
 	    {positive_status, "a positive status"},
-	    {no_receipt, "a job's reply without a receipt"},
+	    {no_receipt, "a reply to a job without a receipt"},
 	    {oversized, "a reply over the size limit"},
 	};
 	struct fake *f = *state;

@@ -240,8 +240,7 @@ static void test_buffer_not_taken_back_is_the_cause(void **state)
 	kops_job *job = fake_start_job(f, script_not_taken_back, NULL);
 	kops *k = job->k;
 	assert_int_equal(kops_run(job), KOPS_E_QUOTA);
-	assert_string_equal(kops_error(k),
-	                    "kopsd restarted and did not take a buffer back: over 1 GiB of user 7");
+	assert_string_equal(kops_error(k), "kopsd restarted and refused a buffer: over 1 GiB of user 7");
 	kops_close(k);
 	fake_stop(f);
 }
@@ -273,7 +272,7 @@ static void test_poisonous_job_is_given_up(void **state)
 	assert_int_equal(kops_run(job), KOPS_E_INTERRUPTED);
 	assert_string_equal(
 	    kops_error(k),
-	    "kopsd died three times while this job was out, so it is not sent again; see kopsd's log "
+	    "kopsd crashed three times while this job was running, so it is not sent again; see kopsd's log "
 	    "(journalctl -u kopsd)");
 	kops_close(k);
 	fake_stop(f);
@@ -465,10 +464,9 @@ static void test_poisonous_buffers_are_given_up(void **state)
 	fake_start(f, script_dies_of_buffers);
 	kops *k = fake_open(f);
 	assert_int_equal(kops_alloc(k, 64, KOPS_SHARED, NULL, &b), KOPS_E_INTERRUPTED);
-	assert_string_equal(
-	    kops_error(k),
-	    "kopsd died three times while this request was out, so it is not sent again; see kopsd's log "
-	    "(journalctl -u kopsd)");
+	assert_string_equal(kops_error(k), "kopsd crashed three times while this request was unanswered, so "
+	                                   "it is not sent again; see kopsd's log "
+	                                   "(journalctl -u kopsd)");
 	assert_int_equal(kops_import(k, memfd, 64, 0, &b), KOPS_E_INTERRUPTED);
 	assert_null(b);
 	assert_int_equal(kops_alloc(k, 64, KOPS_SHARED, NULL, &b), 0); /* two deaths, a stop, two deaths */

@@ -135,14 +135,15 @@ static void test_failure(void **state)
 	kops_buffer *b = start_alloc(k, KOPS_RESIDENT, &seen);
 	kops_job *job = fake_transpose(k, fake_matrix(b, 0), fake_matrix(b, 32));
 	assert_int_equal(kops_run(job), KOPS_E_QUOTA);
-	assert_string_equal(kops_error(k), "a buffer of this job could not be made: over 1 GiB of user 7");
+	assert_string_equal(kops_error(k), "a buffer of this job could not be allocated: over 1 GiB of user 7");
 	assert_int_equal(seen.calls, 1);
 	assert_int_equal(seen.status, KOPS_E_QUOTA);
 	assert_string_equal(kops_buffer_error(b), "over 1 GiB of user 7");
 	assert_int_equal(kops_buffer_wait(b, -1), KOPS_E_QUOTA);
 	assert_string_equal(kops_error(k), "over 1 GiB of user 7");
 	assert_int_equal(kops_submit(job, NULL, NULL), KOPS_E_QUOTA);
-	assert_string_equal(kops_error(k), "op 0 uses a buffer that could not be made: over 1 GiB of user 7");
+	assert_string_equal(kops_error(k),
+	                    "op 0 uses a buffer that could not be allocated: over 1 GiB of user 7");
 	kops_free(b);
 	kops_close(k);
 	fake_stop(f);
@@ -400,7 +401,7 @@ static void test_open_start_with_a_stuck_daemon(void **state)
 	while ((status = turn(k)) == 0)
 		;
 	assert_int_equal(status, KOPS_E_CONNECT);
-	assert_non_null(strstr(kops_error(k), "did not answer within 50 ms; is it stuck?"));
+	assert_non_null(strstr(kops_error(k), "did not answer within 50 ms; it may hang or fail to start"));
 	kops_close(k);
 }
 
