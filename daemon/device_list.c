@@ -79,7 +79,7 @@ static bool is_named_twice(const struct device_list *list, char ret[WORD_BYTES])
 	return false;
 }
 
-static int add_word(struct device_list *list, const char *text, size_t len, char *why, size_t why_bytes)
+static int add_device_word(struct device_list *list, const char *text, size_t len, char *why, size_t why_bytes)
 {
 	char twice[WORD_BYTES];
 
@@ -110,7 +110,7 @@ int device_list_parse(const char *text, struct device_list *ret, char *why, size
 	for (text += strspn(text, SEPARATORS); *text && rc == 0; text += strspn(text, SEPARATORS)) {
 		size_t len = strcspn(text, SEPARATORS);
 
-		rc = add_word(ret, text, len, why, why_bytes);
+		rc = add_device_word(ret, text, len, why, why_bytes);
 		text += len;
 	}
 	if (rc == 0 && ret->n == 0) {

@@ -25,7 +25,7 @@ static bool is_due(struct keeper *k, unsigned i)
 }
 
 /* Copies what is due to be written, on the loop thread. Returns true if anything is. */
-static bool collect(struct keeper *k)
+static bool export_due(struct keeper *k)
 {
 	bool any = false;
 
@@ -72,7 +72,7 @@ static void on_timer(uv_timer_t *timer)
 
 	if (k->is_writing)
 		return; /* written() will start it again */
-	k->is_writing = collect(k);
+	k->is_writing = export_due(k);
 	if (k->is_writing)
 		workers_submit(k->engine->workers, &k->flow, &k->task);
 }
@@ -108,14 +108,14 @@ static const char *cache_directory(const struct config *config, char folder[PATH
 	return folder;
 }
 
-static void forget(struct keeper *k, unsigned i)
+static void free_table(struct keeper *k, unsigned i)
 {
 	learned_free(k->engine->devices[i].learned);
 	k->engine->devices[i].learned = NULL;
 }
 
 /* Loads a device's table. If out of memory, the device uses estimates. */
-static void load(struct keeper *k, unsigned i)
+static void load_table(struct keeper *k, unsigned i)
 {
 	struct engine_device *d = &k->engine->devices[i];
 	struct kept *kept = kept_of(k, i);
@@ -133,9 +133,9 @@ void keeper_reload(struct keeper *k)
 		bool wanted = k->engine->config->autotune && d->device->info->has_trials;
 
 		if (wanted && !d->learned)
-			load(k, i);
+			load_table(k, i);
 		else if (!wanted && d->learned)
-			forget(k, i);
+			free_table(k, i);
 	}
 }
 
@@ -167,8 +167,8 @@ void keeper_stop(struct keeper *k)
 {
 	if (!k->engine)
 		return;
-	if (!k->is_writing && collect(k))
+	if (!k->is_writing && export_due(k))
 		write_all(k);
 	for (unsigned i = 0; i < k->engine->n_devices; i++)
-		forget(k, i);
+		free_table(k, i);
 }

@@ -6,7 +6,7 @@
 #include "common/threads.h"
 #include "kops_types.h"
 
-static void *load(void *arg)
+static void *read_settings(void *arg)
 {
 	struct reload *r = arg;
 	enum config_action action;
@@ -21,10 +21,10 @@ static void *load(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct reload *r)
+static int start_reading(struct reload *r)
 {
 	pthread_t thread;
-	int error = threads_create(&thread, NULL, load, r);
+	int error = threads_create(&thread, NULL, read_settings, r);
 
 	if (error) {
 		snprintf(r->why, sizeof(r->why), "cannot start a thread that reads it: %s", strerror(error));
@@ -34,7 +34,7 @@ static int start_thread(struct reload *r)
 	return 0;
 }
 
-static void on_async(uv_async_t *async)
+static void on_settings_read(uv_async_t *async)
 {
 	struct reload *r = async->data;
 	bool is_done;
@@ -58,7 +58,7 @@ void reload_init(struct reload *r, uv_loop_t *loop, int argc, char **argv,
 	r->argv = argv;
 	r->loaded = loaded;
 	pthread_mutex_init(&r->lock, NULL);
-	uv_async_init(loop, &r->async, on_async);
+	uv_async_init(loop, &r->async, on_settings_read);
 	uv_unref((uv_handle_t *)&r->async);
 	r->async.data = r;
 }
@@ -70,7 +70,7 @@ void reload_start(struct reload *r)
 	r->is_wanted_again = r->is_running;
 	if (r->is_running)
 		return;
-	rc = start_thread(r);
+	rc = start_reading(r);
 	r->is_running = rc == 0;
 	if (rc < 0)
 		r->loaded(r, rc);

@@ -6,7 +6,7 @@
  * A zeroed heap is empty, and a zeroed node is in none. All calls for a heap pass the same order, which does
  * not change for two nodes in the heap. A heap that is not empty must not move in memory.
  *
- * Invariants: no node goes before its parent; `place` is the pointer that leads to the node.
+ * Invariants: no node goes before its parent; `slot` is the pointer that leads to the node.
  */
 #ifndef KOPS_HEAP_H
 #define KOPS_HEAP_H
@@ -18,7 +18,7 @@
 
 struct heap_node {
 	struct heap_node *child, *sibling;
-	struct heap_node **place; /* NULL: it is in no heap */
+	struct heap_node **slot; /* NULL: it is in no heap */
 };
 
 struct heap {
@@ -30,10 +30,10 @@ typedef bool heap_order(const struct heap_node *a, const struct heap_node *b);
 
 static inline bool heap_has(const struct heap_node *node)
 {
-	return node->place;
+	return node->slot;
 }
 
-/* Melds two heaps, either of which may be NULL. The caller sets the place of the result. */
+/* Melds two heaps, either of which may be NULL. The caller sets the slot of the result. */
 static inline struct heap_node *heap_meld(struct heap_node *a, struct heap_node *b, heap_order *before)
 {
 	struct heap_node *top = b && (!a || before(b, a)) ? b : a, *below = top == a ? b : a;
@@ -43,8 +43,8 @@ static inline struct heap_node *heap_meld(struct heap_node *a, struct heap_node 
 	INVARIANT(!before(below, top));
 	below->sibling = top->child;
 	if (below->sibling)
-		below->sibling->place = &below->sibling;
-	below->place = &top->child;
+		below->sibling->slot = &below->sibling;
+	below->slot = &top->child;
 	top->child = below;
 	return top;
 }
@@ -76,14 +76,14 @@ static inline void heap_set_first(struct heap *heap, struct heap_node *first)
 	if (!first)
 		return;
 	first->sibling = NULL;
-	first->place = &heap->first;
+	first->slot = &heap->first;
 }
 
 static inline void heap_put(struct heap *heap, struct heap_node *node, heap_order *before)
 {
 	PRE(!heap_has(node) && !node->child && !node->sibling);
 	heap_set_first(heap, heap_meld(heap->first, node, before));
-	POST(*node->place == node);
+	POST(*node->slot == node);
 }
 
 /* Removes the node from its heap. */
@@ -91,11 +91,11 @@ static inline void heap_remove(struct heap *heap, struct heap_node *node, heap_o
 {
 	struct heap_node *rest = heap_meld_all(node->child, before);
 
-	PRE(heap_has(node) && *node->place == node);
+	PRE(heap_has(node) && *node->slot == node);
 	if (heap->first != node) {
-		*node->place = node->sibling;
+		*node->slot = node->sibling;
 		if (node->sibling)
-			node->sibling->place = node->place;
+			node->sibling->slot = node->slot;
 		rest = heap_meld(heap->first, rest, before);
 	}
 	heap_set_first(heap, rest);

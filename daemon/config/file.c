@@ -94,7 +94,7 @@ static bool can_look_up(bool is_group, const char *name)
 }
 
 /* "[user NAME]" or "[group NAME]". */
-static bool split_owner(const char *text, bool *ret_is_group, char name[CONFIG_OWNER_BYTES])
+static bool parse_owner(const char *text, bool *ret_is_group, char name[CONFIG_OWNER_BYTES])
 {
 	char kind[8];
 	int len = 0;
@@ -141,7 +141,7 @@ static int parse_section(struct config *config, struct file *file, const char *t
 	char name[CONFIG_OWNER_BYTES];
 	bool is_group;
 
-	if (split_owner(text, &is_group, name)) {
+	if (parse_owner(text, &is_group, name)) {
 		if (!can_look_up(is_group, trim(name))) {
 			config_fail(why, "%s: cannot look up %s: %s", origin, text, strerror(errno));
 			return KOPS_E_SYSTEM;
@@ -186,10 +186,10 @@ static int parse_setting(struct config *config, struct file *file, char *text, c
 	key = trim(text);
 	value = trim(equals + 1);
 
-	s = config_find(PLACE_FILE, key);
+	s = config_find(SOURCE_FILE, key);
 	if (!s) {
 		snprintf(where, sizeof(where), "%s: ", origin);
-		return config_fail_unknown(why, where, PLACE_FILE, key);
+		return config_fail_unknown(why, where, SOURCE_FILE, key);
 	}
 	if (file->owner && s->limit == NO_LIMIT)
 		return config_fail(why, "%s: %s is not a limit of one user; move it to [kopsd]", origin, key);

@@ -28,9 +28,9 @@ static int read_environment(struct config *config, char *why)
 		if (strncmp(*variable, CONFIG_VARIABLE_PREFIX, strlen(CONFIG_VARIABLE_PREFIX)) != 0 || !equals)
 			continue;
 		snprintf(name, sizeof(name), "%.*s", (int)(equals - *variable), *variable);
-		s = config_find(PLACE_ENVIRONMENT, name);
+		s = config_find(SOURCE_ENVIRONMENT, name);
 		if (!s)
-			return config_fail_unknown(why, "environment: ", PLACE_ENVIRONMENT, name);
+			return config_fail_unknown(why, "environment: ", SOURCE_ENVIRONMENT, name);
 		rc = config_assign(config, s, equals + 1, name, why);
 		if (rc < 0)
 			return rc;
@@ -106,9 +106,9 @@ static int take_flag(struct command_line *cl, struct config *config, char *why)
 		return rc < 0 ? rc : 0;
 	if (strcmp(name, "--config") == 0)
 		return flag_value(cl, name, attached, &cl->file, why);
-	s = config_find(PLACE_FLAG, name);
+	s = config_find(SOURCE_FLAG, name);
 	if (!s)
-		return config_fail_unknown(why, "command line: ", PLACE_FLAG, name);
+		return config_fail_unknown(why, "command line: ", SOURCE_FLAG, name);
 	rc = flag_value(cl, name, attached, &value, why);
 	if (rc < 0)
 		return rc;
@@ -199,7 +199,7 @@ static void add_name(const struct setting *s, char names[CONFIG_WHY_BYTES])
 	char name[CONFIG_NAME_BYTES];
 	size_t len = strlen(names);
 
-	config_spell(PLACE_FILE, s->name, name);
+	config_spell(SOURCE_FILE, s->name, name);
 	snprintf(names + len, CONFIG_WHY_BYTES - len, "%s%s", len > 0 ? ", " : "", name);
 }
 

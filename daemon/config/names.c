@@ -17,25 +17,25 @@ int config_fail(char *why, const char *format, ...)
 	return KOPS_E_INVALID;
 }
 
-void config_spell(enum place place, const char *name, char ret[CONFIG_NAME_BYTES])
+void config_spell(enum config_source source, const char *name, char ret[CONFIG_NAME_BYTES])
 {
 	static const char *const prefix[] = {"", CONFIG_VARIABLE_PREFIX, CONFIG_FLAG_PREFIX};
 
-	snprintf(ret, CONFIG_NAME_BYTES, "%s%s", prefix[place], name);
-	for (char *p = ret + strlen(prefix[place]); *p; p++) {
-		if (place == PLACE_ENVIRONMENT)
+	snprintf(ret, CONFIG_NAME_BYTES, "%s%s", prefix[source], name);
+	for (char *p = ret + strlen(prefix[source]); *p; p++) {
+		if (source == SOURCE_ENVIRONMENT)
 			*p = (char)toupper((unsigned char)*p);
 		else if (*p == '_')
 			*p = '-';
 	}
 }
 
-const struct setting *config_find(enum place place, const char *spelled)
+const struct setting *config_find(enum config_source source, const char *spelled)
 {
 	char name[CONFIG_NAME_BYTES];
 
 	for (unsigned i = 0; i < CONFIG_SETTINGS; i++) {
-		config_spell(place, config_settings[i].name, name);
+		config_spell(source, config_settings[i].name, name);
 		if (strcmp(name, spelled) == 0)
 			return &config_settings[i];
 	}
@@ -75,9 +75,9 @@ static unsigned distance(const char *a, const char *b)
 static const char *const plain_flags[] = {"--config", "--check-config", "--help", "--version"};
 
 /* Writes the known name nearest to `spelled`; false if none is near. */
-static bool nearest(enum place place, const char *spelled, char ret[CONFIG_NAME_BYTES])
+static bool nearest(enum config_source source, const char *spelled, char ret[CONFIG_NAME_BYTES])
 {
-	size_t n_plain = place == PLACE_FLAG ? sizeof(plain_flags) / sizeof(plain_flags[0]) : 0;
+	size_t n_plain = source == SOURCE_FLAG ? sizeof(plain_flags) / sizeof(plain_flags[0]) : 0;
 	unsigned best = 4;
 	char name[CONFIG_NAME_BYTES];
 
@@ -85,7 +85,7 @@ static bool nearest(enum place place, const char *spelled, char ret[CONFIG_NAME_
 		unsigned d;
 
 		if (i < CONFIG_SETTINGS)
-			config_spell(place, config_settings[i].name, name);
+			config_spell(source, config_settings[i].name, name);
 		else
 			snprintf(name, sizeof(name), "%s", plain_flags[i - CONFIG_SETTINGS]);
 		d = distance(spelled, name);
@@ -97,11 +97,11 @@ static bool nearest(enum place place, const char *spelled, char ret[CONFIG_NAME_
 	return best < 4;
 }
 
-int config_fail_unknown(char *why, const char *where, enum place place, const char *spelled)
+int config_fail_unknown(char *why, const char *where, enum config_source source, const char *spelled)
 {
 	char name[CONFIG_NAME_BYTES];
 
-	if (nearest(place, spelled, name))
+	if (nearest(source, spelled, name))
 		return config_fail(why, "%sunknown setting %.80s; did you mean %s?", where, spelled, name);
 	return config_fail(why, "%sunknown setting %.80s; kopsd --help lists the known ones", where, spelled);
 }

@@ -10,7 +10,7 @@ void config_describe(unsigned index, struct config_description *ret)
 {
 	const struct setting *s = &config_settings[index];
 
-	config_spell(PLACE_FILE, s->name, ret->name);
+	config_spell(SOURCE_FILE, s->name, ret->name);
 	config_format_default(s, ret->value);
 	config_format_number(s->kind == KIND_TEXT ? KIND_COUNT : s->kind, s->min, ret->min, sizeof(ret->min));
 	config_format_number(s->kind == KIND_TEXT ? KIND_COUNT : s->kind, s->max, ret->max, sizeof(ret->max));
@@ -33,7 +33,7 @@ static void print_owner(const struct config_owner *owner)
 	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
 		if (s->limit == NO_LIMIT || !owner->limits[s->limit].origin[0])
 			continue;
-		config_spell(PLACE_FILE, s->name, name);
+		config_spell(SOURCE_FILE, s->name, name);
 		config_format_number(s->kind, owner->limits[s->limit].value, value, sizeof(value));
 		printf("%s = %s # %s\n", name, value, owner->limits[s->limit].origin);
 	}
@@ -46,7 +46,7 @@ void config_print(const struct config *config)
 
 	puts("[kopsd]");
 	for (const struct setting *s = config_settings; s < config_settings + CONFIG_SETTINGS; s++) {
-		config_spell(PLACE_FILE, s->name, name);
+		config_spell(SOURCE_FILE, s->name, name);
 		if (s->kind == KIND_TEXT)
 			snprintf(value, sizeof(value), "%s", config_text(&copy, s));
 		else

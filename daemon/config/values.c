@@ -42,7 +42,7 @@ void config_format_default(const struct setting *s, char ret[CONFIG_TEXT_BYTES])
 		config_format_number(s->kind, s->number, ret, CONFIG_TEXT_BYTES);
 }
 
-static bool parse_number(enum kind kind, const char *text, uint64_t *ret)
+static bool parse_value(enum kind kind, const char *text, uint64_t *ret)
 {
 	uint64_t value = 0;
 	const char *p = text;
@@ -74,7 +74,7 @@ static int assign_text(struct config *config, const struct setting *s, const cha
 	struct device_list list;
 	size_t len = strlen(text);
 
-	config_spell(PLACE_FILE, s->name, name);
+	config_spell(SOURCE_FILE, s->name, name);
 	if (len < s->min || len > s->max)
 		return config_fail(why, "%s: %s has %zu bytes, expected %" PRIu64 " to %" PRIu64, origin, name,
 		                   len, s->min, s->max);
@@ -96,8 +96,8 @@ int config_read_number(const struct setting *s, const char *text, const char *or
 	char name[CONFIG_NAME_BYTES], min[32], max[32];
 	uint64_t value;
 
-	config_spell(PLACE_FILE, s->name, name);
-	if (!parse_number(s->kind, text, &value))
+	config_spell(SOURCE_FILE, s->name, name);
+	if (!parse_value(s->kind, text, &value))
 		return config_fail(why, "%s: %s = \"%.60s\" is not %s", origin, name, text, wanted[s->kind]);
 	if (value < s->min || value > s->max) {
 		config_format_number(s->kind, s->min, min, sizeof(min));

@@ -275,7 +275,7 @@ static void gpu_notify(struct device_state *dev, void (*wake)(void *arg), void *
 	drop_waker(waker);
 }
 
-static void enter(const struct device_state *dev)
+static void set_device(const struct device_state *dev)
 {
 	cuda_use_device(dev->index);
 }
@@ -289,7 +289,7 @@ static const struct driver cuda_driver = {
     .describe = cuda_describe,
     .sense = cuda_sense,
     .kernels = cuda_kernels,
-    .enter = enter,
+    .enter = set_device,
     .start = gpu_start,
     .abandon = gpu_abandon,
     .poll = gpu_poll,

@@ -50,7 +50,7 @@ static void graph_was_used(struct cuda_graph *graph)
 }
 
 /* One that is in no list. */
-static void destroy(struct cuda_graph *graph)
+static void destroy_graph(struct cuda_graph *graph)
 {
 	PRE(!is_kept(graph) && !graph->out);
 	if (graph->exec)
@@ -69,7 +69,7 @@ static void drop(struct cuda_graph *graph)
 	list_remove(&graph->link);
 	list_remove(&graph->by_use);
 	all->nodes -= graph->nodes;
-	destroy(graph);
+	destroy_graph(graph);
 }
 
 static bool graphs_have_room(const struct graphs *all, size_t nodes, bool word)
@@ -132,7 +132,7 @@ static void discard_recording(struct cuda_graph *graph)
 	struct graphs *all = &graph->dev->graphs;
 
 	pthread_mutex_lock(&all->lock);
-	destroy(graph);
+	destroy_graph(graph);
 	pthread_mutex_unlock(&all->lock);
 }
 

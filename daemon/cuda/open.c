@@ -98,7 +98,7 @@ static int attribute(int index, enum cudaDeviceAttr which)
 #define LINK_TRIALS 4           /* the first wakes the link */
 
 /* The fastest of some transfers from pinned memory, us; 0: CUDA refuses. */
-static double transfer_us(cudaEvent_t begun, cudaEvent_t ended, void *to, const void *from, cudaStream_t stream)
+static double measured_us(cudaEvent_t begun, cudaEvent_t ended, void *to, const void *from, cudaStream_t stream)
 {
 	float ms, least = 0;
 
@@ -125,7 +125,7 @@ static double measured_link_rate(const struct device_state *dev)
 	if (cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess &&
 	    cudaHostAlloc(&host, LINK_BYTES, cudaHostAllocDefault) == cudaSuccess &&
 	    cudaMalloc(&device, LINK_BYTES) == cudaSuccess)
-		us = transfer_us(begun, ended, device, host, dev->memory_stream);
+		us = measured_us(begun, ended, device, host, dev->memory_stream);
 	cudaFree(device);
 	cudaFreeHost(host);
 	if (begun)

@@ -38,7 +38,7 @@ static bool load_symbol(void *library, const char *name, void *ret_function)
 }
 
 /* Never closed: devices use it until the process ends. */
-static void load(void)
+static void load_nvml(void)
 {
 	void *library = dlopen(NVML_SONAME, RTLD_NOW | RTLD_LOCAL);
 
@@ -57,7 +57,7 @@ void *cuda_sensors_open(int index)
 	char bus_id[32];
 	void *device = NULL;
 
-	pthread_once(&once, load);
+	pthread_once(&once, load_nvml);
 	if (!is_there || cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index) != cudaSuccess)
 		return NULL;
 	return nvml.find(bus_id, &device) == 0 ? device : NULL;

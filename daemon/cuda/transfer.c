@@ -177,14 +177,14 @@ static int transfer(const struct layout *l, char *host, bool pinned, char *image
 	return by_cpu(l, host, image, up, stream);
 }
 
-static int upload(const struct layout *layout, const void *host, bool pinned, void *image,
-                  struct stream *stream)
+static int enqueue_upload(const struct layout *layout, const void *host, bool pinned, void *image,
+                          struct stream *stream)
 {
 	return transfer(layout, (char *)(uintptr_t)host, pinned, image, true, (cudaStream_t)stream);
 }
 
-static int download(const struct layout *layout, void *host, bool pinned, const void *image,
-                    struct stream *stream)
+static int enqueue_download(const struct layout *layout, void *host, bool pinned, const void *image,
+                            struct stream *stream)
 {
 	return transfer(layout, host, pinned, (char *)(uintptr_t)image, false, (cudaStream_t)stream);
 }
@@ -204,4 +204,4 @@ static int follow(struct stream *before, struct stream *after, void *mark)
 	return error == cudaSuccess ? 0 : KOPS_E_FAULT;
 }
 
-const struct stage_mover cuda_mover = {upload, download, settle, follow};
+const struct stage_mover cuda_mover = {enqueue_upload, enqueue_download, settle, follow};

@@ -116,7 +116,7 @@ static void fill_bytes(struct canary *c, char *at, const char *end)
 		*at = (char)(128 * next_random(c));
 }
 
-static void fill(struct canary *c)
+static void fill_operands(struct canary *c)
 {
 	for (unsigned i = 0; i < view_total(c); i++) {
 		const struct view *v = &c->op.args.views[i];
@@ -147,7 +147,7 @@ struct run *canary_prepare(struct canary *c, const char *kernel)
 	if (c->is_known) {
 		memcpy(c->memory.host, c->expected, c->memory.bytes);
 	} else {
-		fill(c);
+		fill_operands(c);
 		compute_expected(c);
 		c->is_known = !op_reads_outputs(&c->op.args);
 	}

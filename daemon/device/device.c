@@ -125,7 +125,7 @@ static void on_woken(uv_poll_t *woken, int status, int events)
 	take_done(d, device_looks_out(d));
 }
 
-static void destroy(struct device *d)
+static void free_device(struct device *d)
 {
 	device_thread_destroy(&d->thread);
 	close(d->thread.wake_fd);
@@ -138,7 +138,7 @@ static void on_handle_closed(uv_handle_t *handle)
 	struct device *d = handle->data;
 
 	if (--d->open_handles == 0)
-		destroy(d);
+		free_device(d);
 }
 
 static void close_handles(struct device *d)

@@ -43,7 +43,7 @@ struct opening {
  * A module is beside the binary in a build tree, and in one fixed directory when installed. kopsd searches
  * nowhere else, because a user who can write there could replace kopsd itself.
  */
-static void *open_file(const char *file, char why[WHY_BYTES])
+static void *open_library(const char *file, char why[WHY_BYTES])
 {
 	char path[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", path, sizeof path - NAME_MAX - 1);
@@ -69,7 +69,7 @@ static void *open_file(const char *file, char why[WHY_BYTES])
 /* Loads a module. NULL with a sentence in why. Never unloaded, because CUDA does not support that. */
 static const struct driver *load_file(const char *file, char why[WHY_BYTES])
 {
-	void *handle = open_file(file, why);
+	void *handle = open_library(file, why);
 	const struct driver *(*entry)(void);
 	const struct driver *driver;
 
@@ -83,7 +83,7 @@ static const struct driver *load_file(const char *file, char why[WHY_BYTES])
 	return NULL;
 }
 
-static void load(const struct module *module, struct loaded *ret)
+static void load_module(const struct module *module, struct loaded *ret)
 {
 	*ret = (struct loaded){.driver = module->built_in};
 	if (module->file)
@@ -198,7 +198,7 @@ int devices_open(uv_loop_t *loop, const struct config *config, struct devices *r
 	*ret = (struct devices){.n = 0};
 	for (unsigned m = 0; m < DEVICE_KINDS && rc == 0; m++) {
 		if (is_asked_for(&list, m))
-			load(&modules[m], &o.loaded[m]);
+			load_module(&modules[m], &o.loaded[m]);
 		if (!ret->pinning && o.loaded[m].driver && o.loaded[m].driver->pin)
 			ret->pinning = o.loaded[m].driver;
 	}

@@ -298,7 +298,7 @@ static size_t kernel_of(const struct learned *l, const struct run *run)
 	return (size_t)(first->kernel - l->owner.kernels(first->args.op)->kernels);
 }
 
-static bool begin(struct learned *l, struct entry *e, size_t kernel)
+static bool start_trial(struct learned *l, struct entry *e, size_t kernel)
 {
 	struct learned_candidate *c = &e->candidates[e->due];
 
@@ -322,7 +322,7 @@ bool learned_begin(struct learned *l, const struct run *run, struct trial *ret_t
 	if (e->seen < FIRST_TRIAL && kernel < NO_KERNEL && ++e->seen == FIRST_TRIAL)
 		open_trials(l, e, args, kernel);
 	*ret_settled = e->seen == FIRST_TRIAL && e->due == NO_CANDIDATE && !e->is_out;
-	if (e->due == NO_CANDIDATE || !begin(l, e, kernel))
+	if (e->due == NO_CANDIDATE || !start_trial(l, e, kernel))
 		return false;
 	*ret_trial = (struct trial){args->op, shape, e->round, kernel, run->n_ops};
 	return true;

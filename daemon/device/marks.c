@@ -62,7 +62,7 @@ static uint64_t add_bytes(uint64_t hash, const void *data, size_t n)
 }
 
 /* Hashes word by word, which spreads bits less than byte by byte, but enough. */
-static uint64_t add_word(uint64_t hash, uint64_t word)
+static uint64_t hash_word(uint64_t hash, uint64_t word)
 {
 	hash = (hash ^ word) * HASH_PRIME;
 	return hash ^ hash >> 29;
@@ -70,9 +70,9 @@ static uint64_t add_word(uint64_t hash, uint64_t word)
 
 static uint64_t add_view(uint64_t hash, const struct view *v)
 {
-	hash = add_word(hash, (uint64_t)v->dtype << 8 | v->rank);
+	hash = hash_word(hash, (uint64_t)v->dtype << 8 | v->rank);
 	for (uint32_t d = 0; d < v->rank; d++)
-		hash = add_word(add_word(hash, v->shape[d]), (uint64_t)v->strides[d]);
+		hash = hash_word(hash_word(hash, v->shape[d]), (uint64_t)v->strides[d]);
 	return hash;
 }
 
@@ -260,7 +260,7 @@ static int make_room_for_marks(int fd)
 	return posix_fallocate(fd, 0, sizeof(struct file));
 }
 
-static int open_file(const char *path)
+static int open_marks_file(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600), error;
 
@@ -277,7 +277,7 @@ static int open_file(const char *path)
 struct marks *marks_open(const char *path, char why[WHY_BYTES])
 {
 	struct marks *marks = calloc(1, sizeof *marks);
-	int fd = marks ? open_file(path) : -1;
+	int fd = marks ? open_marks_file(path) : -1;
 	void *map =
 	    fd >= 0 ? mmap(NULL, sizeof(struct file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 

@@ -50,7 +50,7 @@ static void begin_work(struct device_thread *t, struct device_work *w)
 
 /* Returns true if anything finished. All finished work goes back together, so that the loop answers many with
  * fewer wake-ups. */
-static bool collect(struct device_thread *t)
+static bool collect_finished(struct device_thread *t)
 {
 	struct device_work *newest = NULL, *oldest = NULL;
 	struct run *run;
@@ -165,9 +165,9 @@ static void serve_device(struct device_thread *t)
 				__builtin_prefetch(next->run); /* the loop wrote it */
 			begin_work(t, w);
 			if (!t->driver->notify) /* it has ended already */
-				collect(t);
+				collect_finished(t);
 		}
-		busy |= collect(t);
+		busy |= collect_finished(t);
 		if (busy) {
 			idle_since = clock_ns();
 			continue;

@@ -19,7 +19,7 @@ static double gives_way_after_us(const struct engine *e, const struct job *job)
 {
 	double us = job->is_withdrawn ? 0 : sched_yields_after_us(&e->sched, &job->sched);
 
-	return job == e->suspect && other_devices_wait(e, job) ? fmin(us, SCHED_TURN_US) : us;
+	return job == e->suspect && other_devices_wait(e, job) ? fmin(us, SCHED_QUEUE_SLICE_US) : us;
 }
 
 /* A device that computes at once runs the job that was started first. */

@@ -137,7 +137,7 @@ static int plan_on_device(struct job *job, struct planning *p)
 }
 
 /* Clears what planning has used: `pinned` lies in the request's arena, `preferred` in a table that changes. */
-static void forget_wishes(struct job *job)
+static void clear_kernel_hints(struct job *job)
 {
 	for (unsigned i = 0; i < job->run.n_ops; i++) {
 		job->ops[i].pinned = "";
@@ -285,7 +285,7 @@ int job_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 		rc = plan_on_each(job, p, why);
 	if (rc == PLAN_GOES_ON)
 		return rc;
-	forget_wishes(job);
+	clear_kernel_hints(job);
 	if (rc == 0)
 		rc = check_length(job->engine, job_device(job)->device, job->run.plan_us, why);
 	if (rc == 0)

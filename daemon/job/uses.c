@@ -123,7 +123,7 @@ static void undo_fills(struct uses *uses)
 }
 
 /* From now on the CPU has the job's pages mapped. */
-static void note_reach(const struct uses *uses)
+static void note_reached(const struct uses *uses)
 {
 	for (unsigned i = 0; i < uses->n; i++) {
 		struct memory *m = &uses->list[i].buffer->memory;
@@ -140,7 +140,7 @@ void uses_end(struct uses *uses, bool done)
 			buffer_settle_pin(uses->list[i].buffer);
 	settle_pages(uses);
 	if (done)
-		note_reach(uses);
+		note_reached(uses);
 	else
 		undo_fills(uses);
 }

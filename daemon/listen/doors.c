@@ -88,7 +88,7 @@ static void unwatch_door(struct door *door)
 static void each(struct doors *all, void (*action)(struct door *door))
 {
 	action(&all->main);
-	for (unsigned i = 0; i < DOORS_PLACES; i++)
+	for (unsigned i = 0; i < DOORS_USER_SLOTS; i++)
 		action(&all->users[i]);
 }
 
@@ -154,7 +154,7 @@ static void count_connection(struct doors *all)
 
 /* ---- One door ---- */
 
-static bool take_connection(struct turns_place *place);
+static bool take_connection(struct turns_waiter *waiter);
 
 static int door_open(struct door *door, int fd, struct turns_user *user)
 {
@@ -165,14 +165,14 @@ static int door_open(struct door *door, int fd, struct turns_user *user)
 	door->fd = fd;
 	door->poll.data = door;
 	/* Turns treat the door as unwatched: see on_connection(). */
-	door->place = (struct turns_place){.user = user, .take = take_connection, .unwatched = true};
+	door->waiter = (struct turns_waiter){.user = user, .take = take_connection, .unwatched = true};
 	return 0;
 }
 
 static void door_stop(struct door *door)
 {
 	unwatch_door(door);
-	turns_leave(&door->place);
+	turns_leave(&door->waiter);
 }
 
 /* ---- Users' doors ---- */
@@ -204,7 +204,7 @@ static void close_user_door(struct door *door)
 
 static struct door *find_door(struct doors *all, const struct account *account)
 {
-	for (unsigned i = 0; i < DOORS_PLACES; i++)
+	for (unsigned i = 0; i < DOORS_USER_SLOTS; i++)
 		if (all->users[i].account == account)
 			return &all->users[i];
 	return NULL;
@@ -213,7 +213,7 @@ static struct door *find_door(struct doors *all, const struct account *account)
 /* Returns an unused door that libuv has released; NULL: none. */
 static struct door *find_free(struct doors *all)
 {
-	for (unsigned i = 0; i < DOORS_PLACES; i++)
+	for (unsigned i = 0; i < DOORS_USER_SLOTS; i++)
 		if (!all->users[i].account && !all->users[i].is_closing)
 			return &all->users[i];
 	return NULL;
@@ -223,7 +223,7 @@ static struct door *find_oldest(struct doors *all)
 {
 	struct door *oldest = NULL;
 
-	for (unsigned i = 0; i < DOORS_PLACES; i++) {
+	for (unsigned i = 0; i < DOORS_USER_SLOTS; i++) {
 		struct door *door = &all->users[i];
 
 		if (door->account && (!oldest || door->used_ns < oldest->used_ns))
@@ -276,7 +276,7 @@ static void give_door(struct doors *all, struct account *account)
 
 static void close_user_doors(struct doors *all)
 {
-	for (unsigned i = 0; i < DOORS_PLACES; i++)
+	for (unsigned i = 0; i < DOORS_USER_SLOTS; i++)
 		close_user_door(&all->users[i]);
 }
 
@@ -312,9 +312,9 @@ static void arrive_by_own(struct door *door, int fd)
 }
 
 /* Returns true if there may be more connections. */
-static bool take_connection(struct turns_place *place)
+static bool take_connection(struct turns_waiter *waiter)
 {
-	struct door *door = container_of(place, struct door, place);
+	struct door *door = container_of(waiter, struct door, waiter);
 	int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0) {
@@ -342,10 +342,10 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	struct door *door = poll->data;
 
 	(void)events;
-	if (turns_place_waits(&door->place))
+	if (turns_is_waiting(&door->waiter))
 		uv_poll_stop(poll);
 	else if (status == 0)
-		turns_wait(&door->all->sessions->turns, &door->place);
+		turns_wait(&door->all->sessions->turns, &door->waiter);
 }
 
 /* ---- All doors ---- */
@@ -359,7 +359,7 @@ void doors_init(struct doors *all, struct sessions *sessions)
 {
 	*all = (struct doors){.sessions = sessions, .reserve_fd = -1, .files.folder_fd = -1};
 	door_init(all, &all->main);
-	for (unsigned i = 0; i < DOORS_PLACES; i++)
+	for (unsigned i = 0; i < DOORS_USER_SLOTS; i++)
 		door_init(all, &all->users[i]);
 }
 
@@ -393,8 +393,8 @@ int doors_open(struct doors *all, int fd, char why[WHY_BYTES])
 	}
 	sessions->engine->accounts.door = &all->everybody;
 	all->users_max = sessions->max / SESSIONS_PER_DOOR;
-	if (all->users_max >= DOORS_PLACES)
-		all->users_max = DOORS_PLACES - 1;
+	if (all->users_max >= DOORS_USER_SLOTS)
+		all->users_max = DOORS_USER_SLOTS - 1;
 	uv_timer_init(sessions->engine->timers, &all->retry);
 	uv_timer_init(sessions->engine->timers, &all->flood);
 	uv_timer_init(sessions->engine->timers, &all->renew);

@@ -11,7 +11,7 @@
 #include "session/sessions.h"
 
 /* For 64 users, if there are descriptors for that, and one that libuv has not released yet. */
-#define DOORS_PLACES 65u
+#define DOORS_USER_SLOTS 65u
 
 struct doors;
 
@@ -22,13 +22,13 @@ struct door {
 	uint64_t used_ns;        /* time of its last connection */
 	bool is_closing;         /* libuv still has the poll handle */
 	uv_poll_t poll;
-	struct turns_place place; /* a turn accepts one connection */
+	struct turns_waiter waiter; /* a turn accepts one connection */
 };
 
 struct doors {
 	struct sessions *sessions;
 	struct user_sockets files;
-	struct door main, users[DOORS_PLACES];
+	struct door main, users[DOORS_USER_SLOTS];
 	unsigned n_users, users_max;
 	uv_timer_t renew;            /* until all users' doors have to be closed */
 	struct turns_user everybody; /* the main door's turns */

@@ -121,7 +121,7 @@ static void ended(struct session *s)
 }
 
 /* ended() comes last: jobs that end meanwhile are looked up in the maps, and use the ring. */
-static bool step(struct errand *errand)
+static bool free_next(struct errand *errand)
 {
 	struct session *s = container_of(errand, struct session, ending);
 
@@ -146,7 +146,7 @@ void session_close(struct session *s, const char *why)
 		log_notice("session %" PRIu64 " (uid %u pid %d) ended: %s", s->serial,
 		           (unsigned)s->account->uid, (int)s->pid, why);
 	s->state = SESSION_CLOSING;
-	turns_leave(&s->place);
+	turns_leave(&s->waiter);
 	unlist(s);
 	if (s->midway)
 		request_abandon(s);
@@ -167,6 +167,6 @@ void session_close(struct session *s, const char *why)
 	}
 	if (outbox_is_empty(&s->outbox)) /* nobody polls it any more */
 		leave_connection(s);
-	errands_add(&s->account->errands, &s->ending, step);
+	errands_add(&s->account->errands, &s->ending, free_next);
 	s->engine->progress(s->engine);
 }

@@ -33,7 +33,7 @@ static const struct verb {
 /* ---- Step by step ---- */
 
 /* To clear all of it would take each run of a ring longer than to be taken. */
-static void begin(struct request *r, struct session *s, uint64_t arrived_ns)
+static void begin_request(struct request *r, struct session *s, uint64_t arrived_ns)
 {
 	memset(r, 0, offsetof(struct request, why));
 	r->why[0] = '\0';
@@ -51,7 +51,7 @@ static void close_import(struct request *r)
 	r->import_fd = -1;
 }
 
-static void refuse(struct request *r, int rc)
+static void refuse_request(struct request *r, int rc)
 {
 	close_import(r);
 	log_debug("session %" PRIu64 " request %" PRIu64 ": %s: %s: %s", r->session->serial, r->id, r->verb,
@@ -74,7 +74,7 @@ static bool put_off(struct request *r)
 	midway->desk = all->desk;
 	all->desk = all->free_desks[--all->n_free_desks];
 	s->midway = midway;
-	s->place.midway = true;
+	s->waiter.midway = true;
 	return true;
 }
 
@@ -87,11 +87,11 @@ static struct request take_up(struct session *s)
 	all->free_desks[all->n_free_desks++] = all->desk;
 	all->desk = r.desk;
 	s->midway = NULL;
-	s->place.midway = false;
+	s->waiter.midway = false;
 	return r;
 }
 
-static int step(struct request *r)
+static int take_step(struct request *r)
 {
 	int (*next)(struct request * r) = r->next;
 
@@ -103,12 +103,12 @@ static int step(struct request *r)
 static int go_on(struct request *r, int rc, char why[WHY_BYTES])
 {
 	while (rc == 0 && r->next && !put_off(r))
-		rc = step(r);
+		rc = take_step(r);
 	if (rc == KOPS_E_PROTOCOL)
 		snprintf(why, WHY_BYTES, "%s", r->why);
 	if (rc == 0 || rc == KOPS_E_PROTOCOL)
 		return rc;
-	refuse(r, rc);
+	refuse_request(r, rc);
 	if (r->session->state != SESSION_GREETING)
 		return 0;
 	snprintf(why, WHY_BYTES, "Hello refused: %.200s", r->why);
@@ -163,7 +163,7 @@ int request_handle(struct session *session, const struct received *received, cha
 	struct request r;
 	int rc;
 
-	begin(&r, session, session->all->turns.began_ns);
+	begin_request(&r, session, session->all->turns.began_ns);
 	r.bytes = received->bytes;
 	r.received = *received;
 	message_unpack_begin(&desk->unpacking, &kops__v1__request__descriptor, desk->in, r.bytes,
@@ -180,7 +180,7 @@ int request_resume(struct session *session, char why[WHY_BYTES])
 {
 	struct request r = take_up(session);
 
-	return go_on(&r, step(&r), why);
+	return go_on(&r, take_step(&r), why);
 }
 
 void request_abandon(struct session *session)
@@ -204,7 +204,7 @@ int request_take_runs(struct session *s, char why[WHY_BYTES])
 
 		if (rc <= 0)
 			return rc;
-		begin(&r, s, now);
+		begin_request(&r, s, now);
 		r.received.fd = -1;
 		r.verb = "Run";
 		r.by_ring = true;

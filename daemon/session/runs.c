@@ -23,7 +23,7 @@ static int busy(struct request *r, double backlog_us, uint64_t limit_us, const c
 }
 
 /* Checks the backlog of the device that the job goes to. */
-static int check_room(struct request *r, const struct job *job)
+static int check_backlog(struct request *r, const struct job *job)
 {
 	const struct engine *e = r->session->engine;
 	const struct config *c = e->config;
@@ -131,7 +131,7 @@ static void reply(const struct job *job, int status, const char *why)
 }
 
 /* Called when a job ends and its session still exists. */
-static void answer(struct job *job, int status, const char *why)
+static void answer_job(struct job *job, int status, const char *why)
 {
 	reply(job, status, why);
 	idmap_remove(&job->session->jobs, job->id);
@@ -142,10 +142,10 @@ static void answer(struct job *job, int status, const char *why)
  * Adds the planned job to the session under the request's id; it is answered when it ends. deadline_us: from
  * now; 0: none.
  */
-static int enter(struct request *r, struct job *job, uint64_t deadline_us)
+static int enter_job(struct request *r, struct job *job, uint64_t deadline_us)
 {
 	uint64_t deadline_ns;
-	int rc = check_room(r, job);
+	int rc = check_backlog(r, job);
 
 	if (rc == 0)
 		rc = idmap_put(&r->session->jobs, r->id, job);
@@ -154,7 +154,7 @@ static int enter(struct request *r, struct job *job, uint64_t deadline_us)
 	job->id = r->id;
 	job->session = r->session;
 	job->usage = &r->session->usage;
-	job->answer = answer;
+	job->answer = answer_job;
 	job->by_ring = r->by_ring;
 	job->arrived_ns = r->arrived_ns;
 	if (deadline_us && !__builtin_mul_overflow(deadline_us, 1000u, &deadline_ns) &&
@@ -197,14 +197,14 @@ static int finish(struct request *r)
 	return end_making(r, rc < 0 ? rc : r->making.finish(r));
 }
 
-static int plan_some(struct request *r)
+static int plan_job(struct request *r)
 {
 	struct making *m = &r->making;
 	int rc = job_plan(m->job, &m->planning, r->why);
 
 	if (rc < 0)
 		return end_making(r, rc);
-	r->next = rc == PLAN_GOES_ON ? plan_some : finish;
+	r->next = rc == PLAN_GOES_ON ? plan_job : finish;
 	return 0;
 }
 
@@ -263,7 +263,7 @@ static int bind_some(struct request *r)
 	m->n_bound = end;
 	if (!is_long(m->submit))
 		return plan_at_once(r);
-	r->next = end < n ? bind_some : plan_some;
+	r->next = end < n ? bind_some : plan_job;
 	return 0;
 }
 
@@ -296,7 +296,7 @@ int runs_make(struct request *r)
 int runs_submit(struct request *r)
 {
 	const struct making *m = &r->making;
-	int rc = enter(r, m->job, m->deadline_us);
+	int rc = enter_job(r, m->job, m->deadline_us);
 
 	if (rc < 0)
 		return rc;
@@ -362,7 +362,7 @@ int runs_run(struct request *r, uint64_t number, uint64_t deadline_us)
 	job = prepared_ready_job(p);
 	if (!job)
 		return run_anew(r, p, deadline_us);
-	rc = enter(r, job, deadline_us ? deadline_us : p->deadline_us);
+	rc = enter_job(r, job, deadline_us ? deadline_us : p->deadline_us);
 	if (rc < 0)
 		return rc;
 	job->run.watched = r->by_ring && ring_is_watched(r->session->ring);

@@ -27,7 +27,7 @@ static void end_soon(struct session *s)
 {
 	session_shut_down(s);
 	s->hung_up = s->readable = true;
-	turns_wait(&s->all->turns, &s->place);
+	turns_wait(&s->all->turns, &s->waiter);
 }
 
 void session_mark_runs(struct session *s)
@@ -48,7 +48,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 	s->readable = true;
 	if (s->ring && (events & UV_READABLE))
 		session_mark_runs(s);
-	turns_wait(&s->all->turns, &s->place);
+	turns_wait(&s->all->turns, &s->waiter);
 }
 
 /* Made when the session is first watched. A client that is gone by its first turn never costs it. */
@@ -69,9 +69,9 @@ void session_stop_polling(struct session *s)
 
 void session_unwatch(struct session *s)
 {
-	if (!s->place.unwatched)
+	if (!s->waiter.unwatched)
 		session_stop_polling(s);
-	s->place.unwatched = true;
+	s->waiter.unwatched = true;
 }
 
 void session_watch(struct session *s)
@@ -80,7 +80,7 @@ void session_watch(struct session *s)
 		session_unwatch(s);
 		return;
 	}
-	s->place.unwatched = false;
+	s->waiter.unwatched = false;
 	if ((s->open_handles == 2 || make_poll(s)) &&
 	    watch_start(&s->poll, !outbox_is_empty(&s->outbox) ? UV_WRITABLE : UV_READABLE, on_poll) == 0)
 		return;
@@ -110,7 +110,7 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 	if (s->state == SESSION_CLOSING)
 		return 0;
 	if (waits_for_its_turn(s, bytes, fd) && outbox_keep(&s->outbox, data, bytes, fd) == 0) {
-		turns_wait(&s->all->turns, &s->place);
+		turns_wait(&s->all->turns, &s->waiter);
 		return 0;
 	}
 	rc = outbox_send(&s->outbox, data, bytes, fd);
@@ -118,7 +118,7 @@ int session_send(struct session *s, const uint8_t *data, size_t bytes, int fd)
 		return rc;
 	if (rc == KOPS_E_BUSY) {
 		if (!s->midway) /* kopsd reads nothing more until the client has read this */
-			turns_leave(&s->place);
+			turns_leave(&s->waiter);
 		session_watch(s);
 	} else if (rc < 0) {
 		log_debug("session %" PRIu64 " closed: it left too many replies unread, or is gone", s->serial);

@@ -88,7 +88,7 @@ struct session {
 	uint32_t runs_before;   /* … runs up to this mark come before it */
 	struct ring *ring;      /* NULL: not opened */
 	struct request *midway; /* to be gone on with before anything else is read; NULL: none */
-	struct turns_place place;
+	struct turns_waiter waiter;
 	struct outbox outbox;
 	struct idmap jobs;     /* request id → struct job, unanswered */
 	struct idmap prepared; /* number → struct prepared */
@@ -129,7 +129,7 @@ static inline bool session_is_received_elsewhere(const struct session *session)
 void session_watch(struct session *session);
 void session_unwatch(struct session *session);
 
-/* For turns_init(), which notes itself that the place is unwatched. */
+/* For turns_init(), which notes itself that the waiter is unwatched. */
 void session_stop_polling(struct session *session);
 
 /* Ends the connection for its client; the descriptor stays open. */

@@ -68,8 +68,8 @@ void sessions_turn_away(struct sessions *all, int fd, char *why)
 }
 
 /* While kopsd stops it sends no refusal: the client tries again by itself. */
-static void refuse(struct sessions *all, struct account *account, int fd, const struct peer *peer, int status,
-                   char *why)
+static void refuse_connection(struct sessions *all, struct account *account, int fd, const struct peer *peer,
+                              int status, char *why)
 {
 	if (status != KOPS_E_SHUTDOWN && !(account && slow_is_held(account)))
 		send_refusal(all, account, fd, status, why);
@@ -99,7 +99,7 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 		status = KOPS_E_NOMEM;
 	}
 	if (!s) {
-		refuse(all, account, fd, peer, status, why);
+		refuse_connection(all, account, fd, peer, status, why);
 		closing_add(accounts, account, fd);
 		if (account)
 			account_unref(accounts, account);
@@ -108,8 +108,8 @@ static struct session *session_new(struct sessions *all, int fd, const struct pe
 	s->all = all;
 	s->engine = all->engine;
 	s->account = account;
-	s->place.user = &account->turns;
-	s->place.unwatched = true;
+	s->waiter.user = &account->turns;
+	s->waiter.unwatched = true;
 	s->fd = fd;
 	s->pid = peer->pid;
 	s->is_colleague = peer_is_in(peer, getegid());
@@ -158,7 +158,7 @@ struct account *session_arrive(struct sessions *all, int fd)
 	list_push_first(&all->list, &s->link);
 	if (all->reload.step)
 		note_limits(s);
-	turns_wait_anew(&all->turns, &s->place);
+	turns_wait_anew(&all->turns, &s->waiter);
 	return s->account;
 }
 
@@ -199,14 +199,14 @@ static void has_runs(void *user)
 	struct session *s = user;
 
 	if (outbox_is_empty(&s->outbox) && !s->receiving.is_out && s->state != SESSION_CLOSING)
-		turns_wait(&s->all->turns, &s->place);
+		turns_wait(&s->all->turns, &s->waiter);
 }
 
 static void has_received(struct receiving *receiving)
 {
 	struct session *s = container_of(receiving, struct session, receiving);
 
-	turns_wait(&s->all->turns, &s->place);
+	turns_wait(&s->all->turns, &s->waiter);
 }
 
 static bool is_busy(const struct rings *rings)
@@ -260,9 +260,9 @@ static bool look(struct turns *turns)
 
 /* ---- All of them ---- */
 
-static void unwatch(struct turns_place *place)
+static void unwatch(struct turns_waiter *waiter)
 {
-	session_stop_polling(container_of(place, struct session, place));
+	session_stop_polling(container_of(waiter, struct session, waiter));
 }
 
 int sessions_start_receivers(struct sessions *all, unsigned most, char why[WHY_BYTES])

@@ -21,7 +21,7 @@ static void send_on(struct session *s)
 	if (rc < 0)
 		return;
 	if (s->ring || s->receiving.is_out)
-		turns_wait(&s->all->turns, &s->place); /* runs or a datagram may have come */
+		turns_wait(&s->all->turns, &s->waiter); /* runs or a datagram may have come */
 	s->engine->progress(s->engine);
 }
 
@@ -88,7 +88,7 @@ static void take_received(struct session *s)
 
 static void watch_again(struct session *s)
 {
-	if (s->place.unwatched)
+	if (s->waiter.unwatched)
 		session_watch(s);
 }
 
@@ -141,7 +141,7 @@ static bool may_have_more(struct session *s, bool any)
 		watch_again(s);
 		return false;
 	}
-	if (any && (s->jobs.count || s->hung_up || s->place.unwatched))
+	if (any && (s->jobs.count || s->hung_up || s->waiter.unwatched))
 		return true;
 	if (s->hung_up)
 		session_close(s, NULL);
@@ -150,9 +150,9 @@ static bool may_have_more(struct session *s, bool any)
 	return false;
 }
 
-bool session_take_turn(struct turns_place *place)
+bool session_take_turn(struct turns_waiter *waiter)
 {
-	struct session *s = container_of(place, struct session, place);
+	struct session *s = container_of(waiter, struct session, waiter);
 
 	if (s->state == SESSION_ARRIVED)
 		open_session(s);
@@ -171,7 +171,7 @@ bool session_take_turn(struct turns_place *place)
 	}
 	if (s->ring && !take_runs(s))
 		return s->midway != NULL;
-	if (!s->readable && !s->place.unwatched)
+	if (!s->readable && !s->waiter.unwatched)
 		return false;
 	if (s->ring && has_runs_before(s))
 		return true;

@@ -10,6 +10,6 @@
 #include "share/turns.h"
 
 /* For turns_init(). True: the session may have more to read. */
-bool session_take_turn(struct turns_place *place);
+bool session_take_turn(struct turns_waiter *waiter);
 
 #endif

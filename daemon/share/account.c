@@ -150,7 +150,7 @@ void account_ref(struct account *a)
  * it when it ends. */
 static bool is_ahead(const struct accounts *all, const struct account *a)
 {
-	return all->turns->taking == &a->turns || !list_is_empty(&a->turns.places) ||
+	return all->turns->taking == &a->turns || !list_is_empty(&a->turns.waiters) ||
 	       a->slow_until_ns > clock_ns() || sched_flow_is_ahead(all->sched, &a->flow) ||
 	       turns_is_ahead(all->turns, &a->turns) ||
 	       (all->memory_sched && sched_flow_is_ahead(all->memory_sched, &a->memory_flow.flow));

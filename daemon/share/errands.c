@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 
-static struct errands *of_place(struct turns_place *place)
+static struct errands *of_waiter(struct turns_waiter *waiter)
 {
-	return container_of(place, struct errands, place);
+	return container_of(waiter, struct errands, waiter);
 }
 
 /* Does a step of the first errand, which then becomes the last. */
@@ -22,9 +22,9 @@ static void do_step(struct errands *e)
 	list_push_last(&e->waiting, &errand->link);
 }
 
-static bool take(struct turns_place *place)
+static bool take(struct turns_waiter *waiter)
 {
-	struct errands *e = of_place(place);
+	struct errands *e = of_waiter(waiter);
 	uint64_t end = e->turns->began_ns + ERRANDS_NS;
 
 	/* There may be none, if the last turn did one that was added in it. */
@@ -38,20 +38,20 @@ static bool take(struct turns_place *place)
 
 void errands_init(struct errands *e, struct turns *turns, struct turns_user *user)
 {
-	*e = (struct errands){.turns = turns, .place = {.user = user, .midway = true, .take = take}};
-	e->place.unwatched = true; /* it has no socket */
+	*e = (struct errands){.turns = turns, .waiter = {.user = user, .midway = true, .take = take}};
+	e->waiter.unwatched = true; /* it has no socket */
 }
 
 void errands_add(struct errands *e, struct errand *errand, bool (*step)(struct errand *))
 {
 	errand->step = step;
 	list_push_last(&e->waiting, &errand->link);
-	turns_wait(e->turns, &e->place);
+	turns_wait(e->turns, &e->waiter);
 }
 
 void errands_finish(struct errands *e)
 {
 	while (!list_is_empty(&e->waiting))
 		do_step(e);
-	turns_leave(&e->place);
+	turns_leave(&e->waiter);
 }

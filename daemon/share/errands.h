@@ -24,7 +24,7 @@ struct errand {
 /* A user's errands, as part of an account. */
 struct errands {
 	struct turns *turns;
-	struct turns_place place;
+	struct turns_waiter waiter;
 	struct list waiting;
 };
 

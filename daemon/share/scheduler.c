@@ -273,7 +273,7 @@ static double yields_after_us(const struct sched_job *started, const struct sche
 	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)
-		return SCHED_TURN_US;
+		return SCHED_QUEUE_SLICE_US;
 	return next->queue->flow->devices[started->device].party.vtime - started->started_at;
 }
 

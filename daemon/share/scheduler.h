@@ -27,8 +27,8 @@
 #include "base/list.h"
 #include "kops_types.h"
 
-#define SCHED_DEVICES_MAX 16
-#define SCHED_TURN_US     50e3 /* time of a job, before another queue of the same flow continues */
+#define SCHED_DEVICES_MAX    16
+#define SCHED_QUEUE_SLICE_US 50e3 /* time of a job, before another queue of the same flow continues */
 /* How long a job runs before it is paused, for a short and for a long waiting job. Changing jobs costs some 20
  * µs. */
 #define SCHED_SLICE_MIN_US 50.0

@@ -45,7 +45,7 @@ static void on_timer(uv_timer_t *timer)
 		timers_start(timer, on_timer, RELEASE_MS_MIN + (next - now) / 1000000, 0);
 }
 
-static void hold(struct slow *slow, struct account *a, uint64_t took_ns, uint64_t ns)
+static void hold_user(struct slow *slow, struct account *a, uint64_t took_ns, uint64_t ns)
 {
 	turns_hold(&a->turns, TURNS_SLOW);
 	timers_start(&slow->timer, on_timer, RELEASE_MS_MIN, 0);
@@ -64,7 +64,7 @@ void slow_took(struct slow *slow, struct account *a, const struct slow_call *cal
 		return;
 	a->slow_until_ns = (a->slow_until_ns > now ? a->slow_until_ns : now) + took * HELD_TIMES;
 	if (a->slow_until_ns > now + LENIENT_NS)
-		hold(slow, a, took, a->slow_until_ns - LENIENT_NS - now);
+		hold_user(slow, a, took, a->slow_until_ns - LENIENT_NS - now);
 }
 
 void slow_init(struct slow *slow, uv_loop_t *timers, struct accounts *accounts)

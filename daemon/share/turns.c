@@ -6,9 +6,9 @@
 
 /* ---- Lists ---- */
 
-static struct turns_place *first_of(const struct turns_user *u)
+static struct turns_waiter *first_of(const struct turns_user *u)
 {
-	return list_first(&u->places, struct turns_place, link);
+	return list_first(&u->waiters, struct turns_waiter, link);
 }
 
 /* A user with nothing to read has saved nothing up. */
@@ -19,22 +19,22 @@ static void link_user(struct turns *t, struct turns_user *u)
 	fair_catch_up(&t->users, &u->party);
 }
 
-static void push(struct turns *t, struct turns_user *u, struct turns_place *p)
+static void push(struct turns *t, struct turns_user *u, struct turns_waiter *w)
 {
-	if (list_is_empty(&u->places) && !u->held)
+	if (list_is_empty(&u->waiters) && !u->held)
 		link_user(t, u);
-	if (p->midway)
-		list_push_first(&u->places, &p->link);
+	if (w->midway)
+		list_push_first(&u->waiters, &w->link);
 	else
-		list_push_last(&u->places, &p->link);
+		list_push_last(&u->waiters, &w->link);
 }
 
-static void take_place_out(struct turns_place *p)
+static void take_out(struct turns_waiter *w)
 {
-	struct turns_user *u = p->user;
+	struct turns_user *u = w->user;
 
-	list_remove(&p->link);
-	if (list_is_empty(&u->places) && !u->held)
+	list_remove(&w->link);
+	if (list_is_empty(&u->waiters) && !u->held)
 		fair_leave(&u->party);
 }
 
@@ -66,19 +66,19 @@ static bool goes_before(const struct fair_queue *users, const struct fair_party 
 static uint64_t take_turn(struct turns *t, uint64_t now)
 {
 	struct turns_user *u = user_of(fair_next(&t->users, goes_before));
-	struct turns_place *p = first_of(u);
+	struct turns_waiter *w = first_of(u);
 	uint64_t end;
 
 	if (!user_goes_first(&t->users, u))
 		fair_begin(&t->users, &u->party);
 	u->is_new = false;
-	take_place_out(p);
+	take_out(w);
 	if (u != t->latest)
 		t->alone_since_ns = now;
 	t->taking = t->latest = u;
 	t->began_ns = now;
-	if (p->take ? p->take(p) : t->take(p))
-		turns_wait(t, p);
+	if (w->take ? w->take(w) : t->take(w))
+		turns_wait(t, w);
 	t->taking = NULL;
 	end = clock_ns();
 	fair_charge(&t->users, &u->party, (double)(end - now));
@@ -88,14 +88,14 @@ static uint64_t take_turn(struct turns *t, uint64_t now)
 /* Stops watching sessions that wait for long. Each costs a system call, so the rest waits for the next time. */
 static void stop_watching(struct turns *t)
 {
-	struct turns_place *p;
+	struct turns_waiter *w;
 
-	for (unsigned n = 0; n < STOP_WATCHING && (p = list_take(&t->watched, struct turns_place, watched));
+	for (unsigned n = 0; n < STOP_WATCHING && (w = list_take(&t->watched, struct turns_waiter, watched));
 	     n++) {
-		if (!turns_place_waits(p) || p->unwatched)
+		if (!turns_is_waiting(w) || w->unwatched)
 			continue;
-		p->unwatched = true;
-		t->unwatch(p);
+		w->unwatched = true;
+		t->unwatch(w);
 	}
 }
 
@@ -164,8 +164,8 @@ static void on_check(uv_check_t *check)
 
 /* ---- From outside ---- */
 
-void turns_init(struct turns *t, uv_loop_t *loop, bool (*take)(struct turns_place *place),
-                void (*unwatch)(struct turns_place *place))
+void turns_init(struct turns *t, uv_loop_t *loop, bool (*take)(struct turns_waiter *waiter),
+                void (*unwatch)(struct turns_waiter *waiter))
 {
 	*t = (struct turns){.take = take, .unwatch = unwatch};
 	uv_check_init(loop, &t->check);
@@ -176,32 +176,32 @@ void turns_init(struct turns *t, uv_loop_t *loop, bool (*take)(struct turns_plac
 	uv_unref((uv_handle_t *)&t->idle);
 }
 
-void turns_wait(struct turns *t, struct turns_place *p)
+void turns_wait(struct turns *t, struct turns_waiter *w)
 {
-	if (turns_place_waits(p))
+	if (turns_is_waiting(w))
 		return;
-	push(t, p->user, p);
+	push(t, w->user, w);
 	if (!t->is_checking) /* most often on_check() then gives it a turn */
 		uv_idle_start(&t->idle, on_idle);
-	if (!list_has(&p->watched) && !p->unwatched)
-		list_push_first(&t->watched, &p->watched);
+	if (!list_has(&w->watched) && !w->unwatched)
+		list_push_first(&t->watched, &w->watched);
 }
 
-void turns_wait_anew(struct turns *t, struct turns_place *p)
+void turns_wait_anew(struct turns *t, struct turns_waiter *w)
 {
-	bool waited = !list_is_empty(&p->user->places);
+	bool waited = !list_is_empty(&w->user->waiters);
 
-	turns_wait(t, p);
+	turns_wait(t, w);
 	if (!waited)
-		p->user->is_new = true;
+		w->user->is_new = true;
 }
 
-void turns_leave(struct turns_place *p)
+void turns_leave(struct turns_waiter *w)
 {
-	if (list_has(&p->watched))
-		list_remove(&p->watched);
-	if (turns_place_waits(p))
-		take_place_out(p);
+	if (list_has(&w->watched))
+		list_remove(&w->watched);
+	if (turns_is_waiting(w))
+		take_out(w);
 }
 
 void turns_hold(struct turns_user *u, enum turns_reason why)
@@ -216,7 +216,7 @@ void turns_release(struct turns *t, struct turns_user *u, enum turns_reason why)
 	bool was_held = u->held;
 
 	u->held &= ~(unsigned)why;
-	if (!was_held || u->held || list_is_empty(&u->places))
+	if (!was_held || u->held || list_is_empty(&u->waiters))
 		return;
 	link_user(t, u);
 	uv_idle_start(&t->idle, on_idle);

@@ -38,7 +38,7 @@
 /* A user is alone if no other had a turn for this long. */
 #define TURNS_ALONE_NS 20000000u
 
-struct turns_place;
+struct turns_waiter;
 struct turns_user;
 
 struct turns {
@@ -46,7 +46,7 @@ struct turns {
 	uv_idle_t idle;            /* keeps the loop from sleeping while any user waits */
 	bool is_checking;          /* on_check() is running; it decides at its end whether the loop may sleep */
 	struct fair_queue users;   /* with waiting sessions and not held; their cost: ns of the loop */
-	struct list watched;       /* places that began to wait since the last check and are still watched */
+	struct list watched;       /* waiters that began to wait since the last check and are still watched */
 	struct turns_user *taking; /* the user whose turn it is */
 	uint64_t began_ns;         /* when that turn began */
 	struct turns_user *latest; /* the user of the last turn; it may be freed */
@@ -54,17 +54,17 @@ struct turns {
 	/* Called before turns are taken: calls turns_wait() for work that did not come by a socket. Returns
 	 * true if it did other such work. May be NULL. */
 	bool (*look)(struct turns *turns);
-	/* Takes a turn. Returns true if there may be more to read. Frees neither the place nor its user. */
-	bool (*take)(struct turns_place *place);
-	/* Stops watching a place that has to wait. It stays unwatched until a turn finds nothing more to
+	/* Takes a turn. Returns true if there may be more to read. Frees neither the waiter nor its user. */
+	bool (*take)(struct turns_waiter *waiter);
+	/* Stops watching a waiter that has to wait. It stays unwatched until a turn finds nothing more to
 	 * read. */
-	void (*unwatch)(struct turns_place *place);
+	void (*unwatch)(struct turns_waiter *waiter);
 };
 
 /* A user, as part of an account. */
 struct turns_user {
-	struct fair_party party; /* waits while there are places, unless the user is held */
-	struct list places;      /* waiting sessions, in order */
+	struct fair_party party; /* waits while there are waiters, unless the user is held */
+	struct list waiters;     /* waiting sessions, in order */
 	unsigned held;           /* bits of enum turns_reason; 0: not held */
 	bool is_new;             /* it has had no turn since it began to wait */
 };
@@ -76,18 +76,18 @@ enum turns_reason {
 };
 
 /* The part of a session or door that waits for turns. Its user is set before it waits. */
-struct turns_place {
-	struct list_link link;    /* in its user's places, while it waits */
+struct turns_waiter {
+	struct list_link link;    /* in its user's waiters, while it waits */
 	struct list_link watched; /* in turns.watched */
 	struct turns_user *user;
 	bool unwatched;
-	bool midway;                             /* its next turn goes before others of its user */
-	bool (*take)(struct turns_place *place); /* called instead of turns.take, unless NULL */
+	bool midway;                               /* its next turn goes before others of its user */
+	bool (*take)(struct turns_waiter *waiter); /* called instead of turns.take, unless NULL */
 };
 
-static inline bool turns_place_waits(const struct turns_place *place)
+static inline bool turns_is_waiting(const struct turns_waiter *waiter)
 {
-	return list_has(&place->link);
+	return list_has(&waiter->link);
 }
 
 /* Returns true if a user waits for a turn and is not held. */
@@ -96,17 +96,17 @@ static inline bool turns_are_wanted(const struct turns *turns)
 	return !list_is_empty(&turns->users.waiting);
 }
 
-void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_place *place),
-                void (*unwatch)(struct turns_place *place));
+void turns_init(struct turns *turns, uv_loop_t *loop, bool (*take)(struct turns_waiter *waiter),
+                void (*unwatch)(struct turns_waiter *waiter));
 
-/* Makes a place with something to read wait for its turn, unless it does already. */
-void turns_wait(struct turns *turns, struct turns_place *place);
+/* Makes a waiter with something to read wait for its turn, unless it does already. */
+void turns_wait(struct turns *turns, struct turns_waiter *waiter);
 
-/* The same for a new place. Also marks the user as new, unless another of its places is waiting. */
-void turns_wait_anew(struct turns *turns, struct turns_place *place);
+/* The same for a new waiter. Also marks the user as new, unless another of its waiters is waiting. */
+void turns_wait_anew(struct turns *turns, struct turns_waiter *waiter);
 
-/* Stops waiting: the place is freed, or must not be read for now. */
-void turns_leave(struct turns_place *place);
+/* Stops waiting: the waiter is freed, or must not be read for now. */
+void turns_leave(struct turns_waiter *waiter);
 
 /* Returns true if the loop's time is charged to the user: it is its turn, or nobody waits for one. */
 bool turns_pays(const struct turns *turns, const struct turns_user *user);

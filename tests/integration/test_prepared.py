@@ -149,7 +149,7 @@ class Runs(Prepared):
     def test_only_prepare_needs_a_number(self):
         name, message = self.refused(self.c.submit, self.product(self.buffers()), only_prepare=1)
         self.assertEqual(name, "INVALID")
-        self.assertIn("(prepare)", message)
+        self.assertIn("requires prepare", message)
 
     def test_one_run_at_a_time(self):
         buffers = self.buffers()

@@ -26,7 +26,7 @@ static void unpin(struct buffer *b)
 		b->engine->pinning->unpin(b->memory.host);
 }
 
-static bool unmap_step(struct task *task)
+static bool unmap_import(struct task *task)
 {
 	struct buffer *b = buffer_of_task(task);
 
@@ -51,7 +51,7 @@ static void unmapped(struct task *task)
 
 static void unmap(struct buffer *b)
 {
-	buffer_unmap(b, unmap_step, unmapped);
+	buffer_unmap(b, unmap_import, unmapped);
 }
 
 static const struct buffer_kind imported = {.account = ACCOUNT_MAPPED, .release = unmap};

@@ -25,13 +25,13 @@ static void release_segment(struct buffer *b)
 		pool_let_go(b->segment, b->account, segment_released, b);
 }
 
-static void cancel(struct buffer *b)
+static void cancel_segment(struct buffer *b)
 {
 	pool_cancel(b->segment);
 }
 
 static const struct buffer_kind lent = {
-    .account = ACCOUNT_MAPPED, .cancel = cancel, .release = release_segment};
+    .account = ACCOUNT_MAPPED, .cancel = cancel_segment, .release = release_segment};
 
 /* ---- Lending ---- */
 

@@ -26,7 +26,7 @@ static void settle_making(struct buffer *b, int failure)
 	buffer_settle(b, failure);
 }
 
-static void cancel(struct buffer *b)
+static void cancel_task(struct buffer *b)
 {
 	workers_cancel(&b->task);
 }
@@ -82,7 +82,7 @@ static bool populate_step(struct task *task)
 	return b->failure < 0 || b->at == b->memory.bytes;
 }
 
-static bool unmap_step(struct task *task)
+static bool unmap_populated(struct task *task)
 {
 	struct buffer *b = buffer_of_task(task);
 
@@ -102,7 +102,7 @@ static void unpopulated(struct task *task)
 
 static void unpopulate(struct buffer *b)
 {
-	buffer_unmap(b, unmap_step, unpopulated);
+	buffer_unmap(b, unmap_populated, unpopulated);
 }
 
 static void populated(struct task *task)
@@ -116,7 +116,8 @@ static void populated(struct task *task)
 	settle_making(b, task->cancelled ? KOPS_E_CANCELLED : b->failure);
 }
 
-static const struct buffer_kind mapped = {.account = ACCOUNT_RESIDENT, .cancel = cancel, .release = unpopulate};
+static const struct buffer_kind mapped = {
+    .account = ACCOUNT_RESIDENT, .cancel = cancel_task, .release = unpopulate};
 
 /* ---- Memory of a device ---- */
 
@@ -176,7 +177,7 @@ static void allocated(struct task *task)
 }
 
 static const struct buffer_kind on_device = {
-    .account = ACCOUNT_RESIDENT, .cancel = cancel, .release = free_on_device};
+    .account = ACCOUNT_RESIDENT, .cancel = cancel_task, .release = free_on_device};
 
 /* ---- Both ---- */
 

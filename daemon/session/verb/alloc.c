@@ -110,13 +110,13 @@ static int alloc(struct request *r)
 	return 0;
 }
 
-static int make_room(struct request *r)
+static int make_room_for_alloc(struct request *r)
 {
 	uint64_t bytes = r->msg->alloc->bytes;
 
 	if (!buffers_look_for_room(r, bytes > INT64_MAX ? bytes : pool_segment_bytes(bytes)))
 		return alloc(r);
-	r->next = make_room;
+	r->next = make_room_for_alloc;
 	return 0;
 }
 
@@ -128,5 +128,5 @@ int verb_alloc(struct request *r)
 	if (rc < 0)
 		return rc;
 	r->looks = alloc->kind == KOPS__V1__BUFFER_KIND__SHARED ? r->session->account->kept.n : 0;
-	return make_room(r);
+	return make_room_for_alloc(r);
 }

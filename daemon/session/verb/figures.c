@@ -40,7 +40,7 @@ static void count(struct usage *usage, const struct job *job)
 		usage->now.live_us += device_live_us(d->device);
 }
 
-static void forget(struct usage *usage, const struct job *job)
+static void clear_now(struct usage *usage, const struct job *job)
 {
 	(void)job;
 	usage->now = (struct usage_now){0};
@@ -72,7 +72,7 @@ void figures_begin(const struct engine *e)
 
 void figures_end(const struct engine *e)
 {
-	each_started(e, forget);
+	each_started(e, clear_now);
 }
 
 /* ---- Usage ---- */

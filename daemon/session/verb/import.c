@@ -28,14 +28,14 @@ static int import(struct request *r)
 	return rc;
 }
 
-static int make_room(struct request *r)
+static int make_room_for_import(struct request *r)
 {
 	const struct session *s = r->session;
 
 	if (buffer_is_kept(s->engine, s->account, r->import_fd) ||
 	    !buffers_look_for_room(r, r->msg->import->bytes))
 		return import(r);
-	r->next = make_room;
+	r->next = make_room_for_import;
 	return 0;
 }
 
@@ -70,5 +70,5 @@ int verb_import(struct request *r)
 	r->import_fd = came->fd;
 	came->fd = -1;
 	r->looks = r->session->account->kept.n;
-	return make_room(r);
+	return make_room_for_import(r);
 }

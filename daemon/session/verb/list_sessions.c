@@ -56,7 +56,7 @@ static void add_session(struct page *page, const struct session *asking, struct 
 	page->pointers[page->n++] = to;
 }
 
-static bool is_listed(const struct request *r, const struct list_link *at)
+static bool is_listed_session(const struct request *r, const struct list_link *at)
 {
 	const struct session *s = container_of(at, struct session, link);
 	uint64_t before = r->msg->list_sessions->before;
@@ -65,7 +65,7 @@ static bool is_listed(const struct request *r, const struct list_link *at)
 }
 
 /* Fills the page. Returns the number of the last session that it got to; 0: that was all. */
-static uint64_t fill(struct page *page, const struct request *r)
+static uint64_t fill_sessions(struct page *page, const struct request *r)
 {
 	struct session *asking = r->session, *s;
 	unsigned looks = FIGURES_LOOKS;
@@ -73,7 +73,7 @@ static uint64_t fill(struct page *page, const struct request *r)
 
 	while ((s = list_walk_at(&asking->walk, struct session, link)) && page->n < FIGURES_PAGE &&
 	       looks-- > 0) {
-		if (is_listed(r, &s->link))
+		if (is_listed_session(r, &s->link))
 			add_session(page, asking, s);
 		last = s->serial;
 		list_walk_on(&asking->walk);
@@ -81,7 +81,7 @@ static uint64_t fill(struct page *page, const struct request *r)
 	return s ? last : 0;
 }
 
-static int send_page(struct request *r)
+static int send_sessions(struct request *r)
 {
 	struct session *asking = r->session;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
@@ -89,7 +89,7 @@ static int send_page(struct request *r)
 	struct page page = {.n = 0};
 
 	figures_begin(asking->engine);
-	sessions.next = fill(&page, r);
+	sessions.next = fill_sessions(&page, r);
 	figures_end(asking->engine);
 	list_walk_end(&asking->walk);
 	sessions.n_sessions = page.n;
@@ -102,11 +102,11 @@ static int send_page(struct request *r)
 }
 
 /* Finds the first session that is listed, where the page begins. */
-static int find_page(struct request *r)
+static int find_sessions(struct request *r)
 {
-	if (figures_find(r, is_listed))
-		return send_page(r);
-	r->next = find_page;
+	if (figures_find(r, is_listed_session))
+		return send_sessions(r);
+	r->next = find_sessions;
 	return 0;
 }
 
@@ -115,5 +115,5 @@ int verb_list_sessions(struct request *r)
 	struct sessions *all = r->session->all;
 
 	list_walk_begin(&r->session->walk, &all->walks, &all->list);
-	return find_page(r);
+	return find_sessions(r);
 }

@@ -39,7 +39,7 @@ static void add_user(struct page *page, const struct engine *e, struct account *
 	page->pointers[page->n++] = user;
 }
 
-static bool is_listed(const struct request *r, const struct list_link *at)
+static bool is_listed_user(const struct request *r, const struct list_link *at)
 {
 	const struct account *a = container_of(at, struct account, link);
 	uint64_t before = r->msg->list_users->before;
@@ -48,7 +48,7 @@ static bool is_listed(const struct request *r, const struct list_link *at)
 }
 
 /* Fills the page. Returns the uid of the last user that it got to; 0: that was all. */
-static uint64_t fill(struct page *page, const struct request *r)
+static uint64_t fill_users(struct page *page, const struct request *r)
 {
 	struct session *asking = r->session;
 	struct account *a;
@@ -57,7 +57,7 @@ static uint64_t fill(struct page *page, const struct request *r)
 
 	while ((a = list_walk_at(&asking->walk, struct account, link)) && page->n < FIGURES_PAGE &&
 	       looks-- > 0) {
-		if (is_listed(r, &a->link))
+		if (is_listed_user(r, &a->link))
 			add_user(page, asking->engine, a);
 		last = a->uid;
 		list_walk_on(&asking->walk);
@@ -65,7 +65,7 @@ static uint64_t fill(struct page *page, const struct request *r)
 	return a ? last : 0;
 }
 
-static int send_page(struct request *r)
+static int send_users(struct request *r)
 {
 	struct session *session = r->session;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
@@ -73,7 +73,7 @@ static int send_page(struct request *r)
 	struct page page = {.n = 0};
 
 	figures_begin(session->engine);
-	users.next = fill(&page, r);
+	users.next = fill_users(&page, r);
 	figures_end(session->engine);
 	list_walk_end(&session->walk);
 	users.n_users = page.n;
@@ -86,11 +86,11 @@ static int send_page(struct request *r)
 }
 
 /* Finds the first user that is listed, where the page begins. */
-static int find_page(struct request *r)
+static int find_users(struct request *r)
 {
-	if (figures_find(r, is_listed))
-		return send_page(r);
-	r->next = find_page;
+	if (figures_find(r, is_listed_user))
+		return send_users(r);
+	r->next = find_users;
 	return 0;
 }
 
@@ -99,5 +99,5 @@ int verb_list_users(struct request *r)
 	struct accounts *accounts = &r->session->engine->accounts;
 
 	list_walk_begin(&r->session->walk, &accounts->walks, &accounts->all);
-	return find_page(r);
+	return find_users(r);
 }

@@ -39,7 +39,7 @@ static void fill_device(const struct engine *e, unsigned i, const struct device_
 	fill_memory(&e->devices[i], sensors, ret);
 }
 
-static void answer(struct session *session, uint64_t id)
+static void answer_stats(struct session *session, uint64_t id)
 {
 	const struct engine *e = session->engine;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
@@ -69,15 +69,15 @@ static bool is_out(const struct askers *stats)
 	return sensors_are_out(&container_of(stats, struct sessions, stats)->sensors);
 }
 
-static void sensed(void *sessions)
+static void answer_waiting(void *sessions)
 {
 	questions_answer(&((struct sessions *)sessions)->stats);
 }
 
 void stats_init(struct sessions *all)
 {
-	all->stats = (struct askers){.engine = all->engine, .is_out = is_out, .answer = answer};
-	all->sensors.done = sensed;
+	all->stats = (struct askers){.engine = all->engine, .is_out = is_out, .answer = answer_stats};
+	all->sensors.done = answer_waiting;
 	all->sensors.user = all;
 }
 
@@ -89,6 +89,6 @@ int verb_stats(struct request *r)
 	sensors_refresh(&all->sensors, s->account);
 	if (sensors_are_out(&all->sensors))
 		return questions_add(&s->stats, r->id);
-	answer(s, r->id);
+	answer_stats(s, r->id);
 	return 0;
 }

@@ -64,14 +64,14 @@ static void the_first_goes_first(void **state)
 	assert_null(heap.first);
 }
 
-/* Counts the nodes from this one down. Each must have its place, and must not go before its parent. */
-static unsigned count(const struct heap_node *parent, struct heap_node *const *place)
+/* Counts the nodes from this one down. Each must have its slot, and must not go before its parent. */
+static unsigned count(const struct heap_node *parent, struct heap_node *const *slot)
 {
-	const struct heap_node *node = *place;
+	const struct heap_node *node = *slot;
 
 	if (!node)
 		return 0;
-	assert_ptr_equal(node->place, place);
+	assert_ptr_equal(node->slot, slot);
 	assert_false(parent && goes_before(node, parent));
 	return 1 + count(node, &node->child) + count(parent, &node->sibling);
 }

@@ -30,10 +30,10 @@ struct fixture {
 	struct job *jobs[MANY];
 };
 
-/* The test's places have no sockets. */
-static void unwatch(struct turns_place *place)
+/* The test's waiters have no sockets. */
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static void progress(struct engine *engine)
@@ -136,11 +136,11 @@ static void a_turn_unblocks_few(void **state)
 	make(&f->first);
 	for (unsigned before = blocked(f); before > 0; before = blocked(f)) {
 		f->turns.began_ns = UINT64_MAX / 2; /* so that turns do not end by time */
-		errands->place.take(&errands->place);
+		errands->waiter.take(&errands->waiter);
 		assert_in_range(before - blocked(f), 1, ERRANDS_STEPS);
 	}
 	assert_true(list_is_empty(&errands->waiting));
-	turns_leave(&errands->place);
+	turns_leave(&errands->waiter);
 }
 
 /* The buffers may be made in any order. */

@@ -42,10 +42,10 @@ static void on_ready(struct segment *segment, int status, void *arg)
 
 #define CACHE_SEGMENTS 100
 
-/* The test's places have no sockets. */
-static void unwatch(struct turns_place *place)
+/* The test's waiters have no sockets. */
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static void open_pool(struct fixture *f, const struct driver *gpu, uint64_t warm_bytes, uint64_t cache_bytes)
@@ -445,7 +445,7 @@ static void test_a_turn_looks_at_few(void **state)
 		uv_run(&f.loop, UV_RUN_ONCE);
 	f.turns.began_ns = UINT64_MAX / 2;
 	released = 0;
-	errands->place.take(&errands->place);
+	errands->waiter.take(&errands->waiter);
 	assert_in_range(released, 1, ERRANDS_STEPS);
 	errands_finish(errands);
 	assert_int_equal(f.user->kept.n, 0);

@@ -99,10 +99,10 @@ struct fixture {
 	struct account *users[FEW + 2];
 };
 
-/* The test has no places of sessions. */
-static void unwatch(struct turns_place *place)
+/* The test has no waiters of sessions. */
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static int listening_socket(const char *path)
@@ -233,14 +233,14 @@ static void need_users_doors(const struct fixture *f)
 static void a_turn_is_a_connection(void **state)
 {
 	struct fixture *f = *state;
-	struct turns_place *place = &f->doors.main.place;
+	struct turns_waiter *waiter = &f->doors.main.waiter;
 
 	endless = 3;
 	for (unsigned n = 1; n <= 3; n++) {
-		assert_true(place->take(place));
+		assert_true(waiter->take(waiter));
 		assert_int_equal(arrived, n);
 	}
-	assert_false(place->take(place));
+	assert_false(waiter->take(waiter));
 	assert_int_equal(arrived, 3);
 	assert_int_equal(come(f, NULL), 0); /* it is watched again */
 	assert_int_equal(arrived, 4);
@@ -272,7 +272,7 @@ static void who_got_in_has_a_door(void **state)
 	assert_int_equal(f->doors.n_users, 1);
 	assert_int_equal(come_by_own(f, f->users[0]), 0);
 	assert_int_equal(arrived, 3);
-	assert_ptr_equal(f->doors.users[0].place.user, &f->users[0]->turns); /* in the user's own turns */
+	assert_ptr_equal(f->doors.users[0].waiter.user, &f->users[0]->turns); /* in the user's own turns */
 }
 
 /* Except for a door that nobody used for a minute. */
@@ -390,7 +390,7 @@ static void without_the_reserve_they_wait(void **state)
 static void take(struct fixture *f, unsigned n)
 {
 	for (endless = n; endless > 0;)
-		f->doors.main.place.take(&f->doors.main.place);
+		f->doors.main.waiter.take(&f->doors.main.waiter);
 }
 
 static void in_a_flood_the_queue_is_short(void **state)

@@ -50,10 +50,10 @@ static void progress(struct engine *engine)
 	n_progress++;
 }
 
-/* The test's places have no sockets. */
-static void unwatch(struct turns_place *place)
+/* The test's waiters have no sockets. */
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static int setup(void **state)
@@ -104,7 +104,7 @@ static void ask(struct fixture *f)
 static bool take_turn(struct fixture *f, struct errands *errands)
 {
 	f->turns.began_ns = UINT64_MAX / 2; /* so that turns do not end by time */
-	return errands->place.take(&errands->place);
+	return errands->waiter.take(&errands->waiter);
 }
 
 static void a_turn_answers_few(void **state)

@@ -23,7 +23,7 @@ struct fixture {
 	struct turns turns;
 	struct turns_user user, other;
 	struct errands errands;
-	struct turns_place others; /* with a datagram at each look */
+	struct turns_waiter others; /* with a datagram at each look */
 	unsigned others_turns;
 };
 
@@ -43,17 +43,17 @@ static bool step(struct errand *errand)
 	return false;
 }
 
-static bool take_others(struct turns_place *place)
+static bool take_others(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 	fixture->others_turns++;
 	simulated_ns += STEP_NS;
 	return true;
 }
 
-static void unwatch(struct turns_place *place)
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static int setup(void **state)
@@ -94,7 +94,7 @@ static void a_turn_has_few_steps(void **state)
 	errands_add(&f->errands, &c.errand, step);
 	for (unsigned before = 0; c.left > 0; before = c.done, turns++) {
 		f->turns.began_ns = UINT64_MAX / 2; /* so that turns do not end by time */
-		assert_true(f->errands.place.take(&f->errands.place) || c.left == 0);
+		assert_true(f->errands.waiter.take(&f->errands.waiter) || c.left == 0);
 		assert_in_range(c.done - before, 1, ERRANDS_STEPS);
 	}
 	assert_int_equal(c.done, MANY);
@@ -108,7 +108,7 @@ static void where_time_is_up_a_turn_has_one_step(void **state)
 
 	errands_add(&f->errands, &c.errand, step);
 	f->turns.began_ns = 0;
-	assert_true(f->errands.place.take(&f->errands.place));
+	assert_true(f->errands.waiter.take(&f->errands.waiter));
 	assert_int_equal(c.done, 1);
 	run_until_done(f);
 	assert_int_equal(c.done, 2);
@@ -135,12 +135,12 @@ static void they_go_round(void **state)
 	errands_add(&f->errands, &first.errand, step);
 	errands_add(&f->errands, &second.errand, step);
 	f->turns.began_ns = UINT64_MAX / 2;
-	f->errands.place.take(&f->errands.place);
+	f->errands.waiter.take(&f->errands.waiter);
 	assert_int_equal(second.left, 0);
 	run_until_done(f);
 }
 
-/* The place then waits for a turn that has nothing to do any more. */
+/* The waiter then waits for a turn that has nothing to do any more. */
 static void one_may_be_added_by_the_last_step(void **state)
 {
 	struct fixture *f = *state;

@@ -375,7 +375,7 @@ static void test_queues_of_one_flow_take_turns(void **state)
 	for (int i = 0; i < 9; i++) {
 		struct sched_job *started = sched_next(&s, CPU, NULL);
 		assert_ptr_equal(started, &jobs[i % 3]);
-		assert_near(sched_yields_after_us(&s, started), SCHED_TURN_US, 1e-9);
+		assert_near(sched_yields_after_us(&s, started), SCHED_QUEUE_SLICE_US, 1e-9);
 		started->took_us = 50e3;
 		sched_pause(&s, started, started->cost_us - 50e3);
 	}

@@ -25,15 +25,15 @@ struct fixture {
 	struct account *account, *other;
 };
 
-static bool take(struct turns_place *place)
+static bool take(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 	return false;
 }
 
-static void unwatch(struct turns_place *place)
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static int set_up(void **state)

@@ -16,7 +16,7 @@ enum { TURNS = 200, LONG_NS = 20000, SHORT_NS = 5000 };
 
 /* A session with a given number of datagrams, which each take a given time to read. */
 struct reader {
-	struct turns_place place;
+	struct turns_waiter waiter;
 	unsigned left, taken;
 	uint64_t takes_ns;
 };
@@ -29,17 +29,17 @@ struct fixture {
 	bool paid, others_paid;
 	struct turns_user *pays_too; /* charged too for each turn; NULL: nobody */
 	struct turns_user *holds;    /* the user whom each turn holds; NULL: nobody */
-	struct turns_place *brings;  /* the place that the next turn brings anew; NULL: none */
+	struct turns_waiter *brings; /* the waiter that the next turn brings anew; NULL: none */
 };
 
-static struct fixture *fixture; /* turns pass only places */
+static struct fixture *fixture; /* turns pass only waiters */
 
-static bool take(struct turns_place *place)
+static bool take(struct turns_waiter *waiter)
 {
-	struct reader *r = (struct reader *)place;
-	struct turns_user *other = place->user == &fixture->quick ? &fixture->slow : &fixture->quick;
+	struct reader *r = (struct reader *)waiter;
+	struct turns_user *other = waiter->user == &fixture->quick ? &fixture->slow : &fixture->quick;
 
-	fixture->paid = turns_pays(&fixture->turns, place->user);
+	fixture->paid = turns_pays(&fixture->turns, waiter->user);
 	fixture->others_paid |= turns_pays(&fixture->turns, other);
 	simulated_ns += r->takes_ns;
 	if (fixture->pays_too)
@@ -53,9 +53,9 @@ static bool take(struct turns_place *place)
 	return --r->left > 0;
 }
 
-static void unwatch(struct turns_place *place)
+static void unwatch(struct turns_waiter *waiter)
 {
-	(void)place;
+	(void)waiter;
 }
 
 static int setup(void **state)
@@ -66,7 +66,7 @@ static int setup(void **state)
 	turns_init(&f->turns, &f->loop, take, unwatch);
 	uv_ref((uv_handle_t *)&f->turns.check); /* as a listener keeps the loop alive */
 	for (unsigned i = 0; i < 3; i++)
-		f->readers[i] = (struct reader){.place.user = i < 2 ? &f->quick : &f->slow,
+		f->readers[i] = (struct reader){.waiter.user = i < 2 ? &f->quick : &f->slow,
 		                                .takes_ns = i < 2 ? SHORT_NS : LONG_NS};
 	*state = fixture = f;
 	return 0;
@@ -84,7 +84,7 @@ static int teardown(void **state)
 static void wait_with(struct fixture *f, unsigned i, unsigned datagrams)
 {
 	f->readers[i].left = datagrams;
-	turns_wait(&f->turns, &f->readers[i].place);
+	turns_wait(&f->turns, &f->readers[i].waiter);
 }
 
 /* Runs until every turn of the reader was taken. */
@@ -153,7 +153,7 @@ static void who_brings_something_new_goes_first(void **state)
 	before = f->readers[2].taken;
 	f->readers[0].takes_ns = 3 * LONG_NS; /* more than the other has had */
 	f->readers[1].left = 1;
-	f->brings = &f->readers[1].place;
+	f->brings = &f->readers[1].waiter;
 	wait_with(f, 0, 1);
 	run_until_read(f, 1);
 	assert_int_equal(f->readers[0].taken, 1);
@@ -171,7 +171,7 @@ static void who_brings_more_of_the_same_does_not_go_first(void **state)
 		uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_false(f->quick.is_new);
 	f->readers[1].left = 1;
-	turns_wait_anew(&f->turns, &f->readers[1].place);
+	turns_wait_anew(&f->turns, &f->readers[1].waiter);
 	assert_false(f->quick.is_new);
 }
 
@@ -201,7 +201,7 @@ static void who_is_held_gets_no_turn(void **state)
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_false(uv_is_active((uv_handle_t *)&f->turns.idle));
 	assert_true(list_is_empty(&f->turns.watched));
-	turns_leave(&f->readers[0].place);
+	turns_leave(&f->readers[0].waiter);
 	assert_int_equal(f->readers[0].taken + f->readers[1].taken, 0);
 	turns_release(&f->turns, &f->quick, TURNS_CLOSING);
 	run_until_read(f, 1);
@@ -303,7 +303,7 @@ static void who_is_midway_goes_on_first(void **state)
 	struct fixture *f = *state;
 
 	wait_with(f, 0, TURNS);
-	f->readers[1].place.midway = true;
+	f->readers[1].waiter.midway = true;
 	wait_with(f, 1, TURNS);
 	run_until_read(f, 1);
 	assert_int_equal(f->readers[0].taken, 0);
@@ -361,20 +361,20 @@ static void nobody_pays_twice(void **state)
 	assert_int_equal(f->quick.party.vtime, 3000000);
 }
 
-static void a_place_that_leaves_gets_no_turn(void **state)
+static void a_waiter_that_leaves_gets_no_turn(void **state)
 {
 	struct fixture *f = *state;
 
 	wait_with(f, 0, 1);
 	wait_with(f, 2, 1);
-	turns_leave(&f->readers[0].place);
+	turns_leave(&f->readers[0].waiter);
 	run_until_read(f, 2);
 	assert_int_equal(f->readers[0].taken, 0);
 }
 
 static bool bring(struct turns *turns)
 {
-	turns_wait(turns, &fixture->readers[0].place);
+	turns_wait(turns, &fixture->readers[0].waiter);
 	return false;
 }
 
@@ -405,7 +405,7 @@ static void the_loop_sleeps_while_nobody_waits(void **state)
 	assert_int_equal(uv_backend_timeout(&f->loop), 0);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_int_equal(f->readers[2].taken, 1);
-	turns_leave(&f->readers[2].place);
+	turns_leave(&f->readers[2].waiter);
 	uv_run(&f->loop, UV_RUN_NOWAIT);
 	assert_int_not_equal(uv_backend_timeout(&f->loop), 0);
 }
@@ -432,7 +432,7 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(nobody_pays_twice, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_does_not_sleep_while_one_waits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(the_loop_sleeps_while_nobody_waits, setup, teardown),
-	    cmocka_unit_test_setup_teardown(a_place_that_leaves_gets_no_turn, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_waiter_that_leaves_gets_no_turn, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
