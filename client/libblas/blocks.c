@@ -1,7 +1,7 @@
 /* blocks.c: cuts c into blocks and computes two of them at a time. */
 #include "blocks.h"
 
-#include "place.h"
+#include "layout.h"
 
 #define SLOTS 2
 #define BLOCK_BYTES                                                                                            \
@@ -42,7 +42,7 @@ struct slot {
 
 struct run {
 	const struct blocks *blocks;
-	struct lane *lane;
+	struct channel *channel;
 	kops_buffer *buffer;
 	uint64_t slot_bytes;
 	struct slot slots[SLOTS];
@@ -54,7 +54,7 @@ static const struct operand *changing(const struct run *r, const struct product 
 	return r->blocks->by_rows ? &p->a : &p->b;
 }
 
-static struct place *place_of_changing(const struct run *r, struct layout *layout)
+static struct region *changing_region(const struct run *r, struct layout *layout)
 {
 	return r->blocks->by_rows ? &layout->a : &layout->b;
 }
@@ -63,16 +63,16 @@ static bool get_memory(struct run *r)
 {
 	struct product first = block_of(r->blocks, 0);
 	struct layout layout;
-	if (!place_all(&first, r->blocks->by_rows, &layout))
+	if (!layout_make(&first, r->blocks->by_rows, &layout))
 		return false;
-	r->slot_bytes = layout.bytes - place_of_changing(r, &layout)->offset;
-	r->buffer = lane_memory(r->lane, layout.bytes + (SLOTS - 1) * r->slot_bytes);
+	r->slot_bytes = layout.bytes - changing_region(r, &layout)->offset;
+	r->buffer = channel_memory(r->channel, layout.bytes + (SLOTS - 1) * r->slot_bytes);
 	if (!r->buffer)
 		return false;
 	if (r->blocks->by_rows)
-		place_load(&first, &first.b, &layout.b, kops_data(r->buffer));
+		layout_load(&first, &first.b, &layout.b, kops_data(r->buffer));
 	else
-		place_load(&first, &first.a, &layout.a, kops_data(r->buffer));
+		layout_load(&first, &first.a, &layout.a, kops_data(r->buffer));
 	return true;
 }
 
@@ -82,31 +82,32 @@ static void start(struct run *r, int64_t i)
 	struct slot *s = &r->slots[number];
 	s->part = block_of(r->blocks, i);
 	s->job = NULL;
-	if (!lane_is_open(r->lane) || !place_all(&s->part, r->blocks->by_rows, &s->layout))
+	if (!channel_is_open(r->channel) || !layout_make(&s->part, r->blocks->by_rows, &s->layout))
 		return;
-	place_of_changing(r, &s->layout)->offset += number * r->slot_bytes;
+	changing_region(r, &s->layout)->offset += number * r->slot_bytes;
 	s->layout.c.offset += number * r->slot_bytes;
-	place_load(&s->part, changing(r, &s->part), place_of_changing(r, &s->layout), kops_data(r->buffer));
+	layout_load(&s->part, changing(r, &s->part), changing_region(r, &s->layout), kops_data(r->buffer));
 	if (s->part.beta != 0)
-		place_load(&s->part, &s->part.c, &s->layout.c, kops_data(r->buffer));
-	s->job = place_submit(r->lane, r->buffer, &s->part, &s->layout, number);
+		layout_load(&s->part, &s->part.c, &s->layout.c, kops_data(r->buffer));
+	s->job = layout_submit(r->channel, r->buffer, &s->part, &s->layout, number);
 }
 
-/* Returns false if c's block is as it was. When the lane was closed, its jobs are gone. */
+/* Returns false if c's block is as it was. When the channel was closed, its jobs are gone. */
 static bool finish(struct run *r, int64_t i)
 {
 	struct slot *s = &r->slots[i % SLOTS];
-	if (!lane_is_open(r->lane) || !s->job)
+	if (!channel_is_open(r->channel) || !s->job)
 		return false;
-	if (lane_wait(r->lane, s->job, product_limit_ms(r->blocks->product)) < 0)
+	if (channel_wait(r->channel, s->job, product_limit_ms(r->blocks->product)) < 0)
 		return false;
-	place_store(&s->part, &s->layout.c, kops_data(r->buffer));
+	layout_store(&s->part, &s->layout.c, kops_data(r->buffer));
 	return true;
 }
 
-bool blocks_compute(const struct blocks *blocks, struct lane *lane, product_function *other, int64_t *failed)
+bool blocks_compute(const struct blocks *blocks, struct channel *channel, product_function *other,
+                    int64_t *failed)
 {
-	struct run run = {.blocks = blocks, .lane = lane};
+	struct run run = {.blocks = blocks, .channel = channel};
 	int64_t n = (blocks->extent + blocks->width - 1) / blocks->width;
 	if (!get_memory(&run))
 		return false;

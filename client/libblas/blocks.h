@@ -5,7 +5,7 @@
  *     this process    copy in 0 | copy in 1 | copy out 0, in 2 | copy out 1, in 3 | ...
  *     kopsd                     | block 0   | block 1          | block 2          | ...
  *
- * The lane's memory has room for two blocks and for the operand that all blocks read: a for columns, b for
+ * The channel's memory has room for two blocks and for the operand that all blocks read: a for columns, b for
  * rows. kopsd sends this operand to its GPU with each block, so blocks are wider than k.
  */
 #ifndef KOPS_LIBBLAS_BLOCKS_H
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lane.h"
+#include "channel.h"
 #include "product.h"
 
 struct blocks {
@@ -30,6 +30,7 @@ bool blocks_cut(const struct product *product, struct blocks *ret);
  * Computes the product. Calls other() for blocks that kopsd fails to compute, and adds them to *failed. Returns
  * false, having done nothing, if there is no memory.
  */
-bool blocks_compute(const struct blocks *blocks, struct lane *lane, product_function *other, int64_t *failed);
+bool blocks_compute(const struct blocks *blocks, struct channel *channel, product_function *other,
+                    int64_t *failed);
 
 #endif

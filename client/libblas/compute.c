@@ -8,9 +8,9 @@
 #include <stdio.h>
 
 #include "blocks.h"
+#include "channel.h"
 #include "guard.h"
-#include "lane.h"
-#include "place.h"
+#include "layout.h"
 #include "settings.h"
 #include "side.h"
 
@@ -56,7 +56,7 @@ bool compute_is_wanted(const struct product *p, struct call *call)
 {
 	struct guard guard;
 	guard_begin(&guard);
-	bool wanted = is_wanted(p, call) && lane_may_be_had(&call->outcome);
+	bool wanted = is_wanted(p, call) && channel_may_be_had(&call->outcome);
 	call->side = NULL;
 	guard_end(&guard);
 	return wanted;
@@ -64,35 +64,35 @@ bool compute_is_wanted(const struct product *p, struct call *call)
 
 /* ---- The product ---- */
 
-static bool compute_whole(struct lane *lane, const struct product *p)
+static bool compute_whole(struct channel *channel, const struct product *p)
 {
 	struct layout layout;
-	if (!place_all(p, false, &layout))
+	if (!layout_make(p, false, &layout))
 		return false;
-	kops_buffer *buffer = lane_memory(lane, layout.bytes);
+	kops_buffer *buffer = channel_memory(channel, layout.bytes);
 	char *memory = buffer ? kops_data(buffer) : NULL;
 	if (!memory)
 		return false;
-	place_load(p, &p->a, &layout.a, memory);
+	layout_load(p, &p->a, &layout.a, memory);
 	if (!p->b_is_a)
-		place_load(p, &p->b, &layout.b, memory);
+		layout_load(p, &p->b, &layout.b, memory);
 	if (p->beta != 0)
-		place_load(p, &p->c, &layout.c, memory);
-	kops_job *job = place_submit(lane, buffer, p, &layout, 0);
-	if (!job || lane_wait(lane, job, product_limit_ms(p)) < 0)
+		layout_load(p, &p->c, &layout.c, memory);
+	kops_job *job = layout_submit(channel, buffer, p, &layout, 0);
+	if (!job || channel_wait(channel, job, product_limit_ms(p)) < 0)
 		return false;
-	place_store(p, &layout.c, memory);
+	layout_store(p, &layout.c, memory);
 	return true;
 }
 
 /* Sets *ret_outcome to tell whether kopsd computed all of it. Returns false if c is as it was. */
-static bool compute_in(struct lane *lane, const struct product *p, product_function *gemm,
+static bool compute_in(struct channel *channel, const struct product *p, product_function *gemm,
                        enum outcome *ret_outcome)
 {
 	struct blocks blocks;
 	int64_t failed = 0;
 	bool by_blocks = gemm && blocks_cut(p, &blocks);
-	bool done = by_blocks ? blocks_compute(&blocks, lane, gemm, &failed) : compute_whole(lane, p);
+	bool done = by_blocks ? blocks_compute(&blocks, channel, gemm, &failed) : compute_whole(channel, p);
 	*ret_outcome = done && failed == 0 ? OUTCOME_KOPSD : OUTCOME_FAILED;
 	return done;
 }
@@ -101,13 +101,13 @@ static bool compute(const struct product *p, product_function *gemm, struct call
 {
 	if (!is_wanted(p, call))
 		return false;
-	struct lane *lane = lane_take(hold, settings_get()->automatic, &call->outcome);
-	if (!lane) {
+	struct channel *channel = channel_take(hold, settings_get()->automatic, &call->outcome);
+	if (!channel) {
 		call->side = NULL;
 		return false;
 	}
-	bool done = compute_in(lane, p, gemm, &call->outcome);
-	lane_give(lane);
+	bool done = compute_in(channel, p, gemm, &call->outcome);
+	channel_give(channel);
 	return done;
 }
 

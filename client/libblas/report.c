@@ -97,7 +97,7 @@ static bool has_ended(int pid)
 	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
 }
 
-/* Prints and clears the counts of a process that ended. Returns true if this process has to free its place. */
+/* Prints and clears the counts of a process that ended. Returns true if this process has to free its slot. */
 static bool print_dead(struct process *p)
 {
 	int pid = p->pid;
@@ -108,11 +108,11 @@ static bool print_dead(struct process *p)
 	return true;
 }
 
-static struct process *find_place(void)
+static struct process *find_slot(void)
 {
 	for (struct process *p = family; p < family + PROCESSES; p++) {
-		int free_place = 0;
-		if (atomic_compare_exchange_strong(&p->pid, &free_place, (int)getpid()))
+		int free_pid = 0;
+		if (atomic_compare_exchange_strong(&p->pid, &free_pid, (int)getpid()))
 			return p;
 		if (print_dead(p)) {
 			p->pid = (int)getpid();
@@ -125,7 +125,7 @@ static struct process *find_place(void)
 void report_child(void)
 {
 	memset((void *)alone.of, 0, sizeof alone.of);
-	mine = family ? find_place() : &alone;
+	mine = family ? find_slot() : &alone;
 	for (uint32_t i = 0; i < n_names; i++)
 		mine->of[i].name = names[i];
 }
@@ -140,7 +140,7 @@ __attribute__((constructor)) static void begin(void)
 	if (memory == MAP_FAILED)
 		return;
 	family = memory;
-	mine = find_place();
+	mine = find_slot();
 }
 
 __attribute__((destructor)) static void report(void)

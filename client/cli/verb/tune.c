@@ -10,15 +10,15 @@
 #define OPS_MAX  64
 #define OPERANDS STEP_OPERANDS_MAX
 
-enum place { SHARED, RESIDENT, PLACES };
-static const char *const places[PLACES] = {"shared", "resident"};
+enum memory { SHARED, RESIDENT, MEMORY_KINDS };
+static const char *const memory_names[MEMORY_KINDS] = {"shared", "resident"};
 
 /* One shape in one kind of memory. */
 struct lesson {
 	struct cli *cli;
 	struct step step;
 	const struct bench_shape *shape;
-	enum place place;
+	enum memory memory;
 	unsigned jobs;
 	kops_job *job; /* the last one */
 };
@@ -66,7 +66,7 @@ static int make_operand(struct lesson *l, kops_view *view, struct random *random
 	if (rc != CLI_OK)
 		return rc;
 	fill(view, random);
-	return l->place == RESIDENT ? upload(l->cli, view, bytes) : CLI_OK;
+	return l->memory == RESIDENT ? upload(l->cli, view, bytes) : CLI_OK;
 }
 
 static int make_operands(struct lesson *l)
@@ -133,14 +133,14 @@ static void report(const struct lesson *l, struct json *json)
 
 	if (!l->cli->flags.json) {
 		printf("%s %s %s, %s, on %s: %s after %u job%s%s (%s)\n", l->step.op->name,
-		       element_type_name(l->step.in[0].dtype), l->shape->text, places[l->place], device,
+		       element_type_name(l->step.in[0].dtype), l->shape->text, memory_names[l->memory], device,
 		       op->kernel, l->jobs, l->jobs == 1 ? "" : "s", op->learning ? ", still learning" : "",
 		       op->why);
 		return;
 	}
 	json_object(json, NULL);
 	json_text(json, "shape", l->shape->text);
-	json_text(json, "memory", places[l->place]);
+	json_text(json, "memory", memory_names[l->memory]);
 	json_text(json, "device", device);
 	json_text(json, "kernel", op->kernel);
 	json_text(json, "why", op->why);
@@ -172,8 +172,9 @@ static int teach_all(struct cli *cli, const struct operation *op, const struct b
 {
 	int rc = CLI_OK;
 
-	for (size_t i = 0; i < shapes->n * PLACES && rc == CLI_OK; i++) {
-		struct lesson l = {.cli = cli, .shape = &shapes->list[i / PLACES], .place = i % PLACES};
+	for (size_t i = 0; i < shapes->n * MEMORY_KINDS && rc == CLI_OK; i++) {
+		struct lesson l = {
+		    .cli = cli, .shape = &shapes->list[i / MEMORY_KINDS], .memory = i % MEMORY_KINDS};
 
 		rc = prepare(&l, op);
 		if (rc != CLI_OK)

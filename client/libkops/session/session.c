@@ -16,7 +16,7 @@
 #include "libkops/wire/ring.h"
 #include "libkops/wire/wire.h"
 
-#define PLACE_TRIES 10 /* half a second, with the pauses of link.c */
+#define FIRST_TRIES 10 /* half a second, with the pauses of link.c */
 
 /* ---- Calls ---- */
 
@@ -201,7 +201,7 @@ static void send_call(kops *k)
 static bool is_worth_another_try(const kops *k, const Kops__V1__Reply *reply)
 {
 	if (reply->id == 0 && reply->status != KOPS_E_SHUTDOWN)
-		return k->session.daemon[0] || k->link.attempts < PLACE_TRIES;
+		return k->session.daemon[0] || k->link.attempts < FIRST_TRIES;
 	return reply->status == KOPS_E_SHUTDOWN || reply->status == KOPS_E_BUSY;
 }
 

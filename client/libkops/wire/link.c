@@ -15,7 +15,7 @@
 
 #define PAUSE_MIN_US 5000
 #define PAUSE_MAX_US 100000
-#define PLACE_US     100000 /* longest wait for a place in a queue of connections */
+#define QUEUE_US     100000 /* longest wait in a queue of connections */
 
 /* The program's own code ran since the last call, so the socket must be checked again. */
 int client_may_use(kops *k)
@@ -90,8 +90,8 @@ static struct timeval timeval_of(int64_t us)
 static int connect_to(int sock, const struct sockaddr_un *address, int64_t until_us)
 {
 	int64_t left_us = until_us - client_now_us();
-	const struct timeval place = timeval_of(left_us < 1 ? 1 : left_us < PLACE_US ? left_us : PLACE_US);
-	if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &place, sizeof place) < 0)
+	const struct timeval limit = timeval_of(left_us < 1 ? 1 : left_us < QUEUE_US ? left_us : QUEUE_US);
+	if (setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
 		return -1;
 	return connect(sock, (const struct sockaddr *)address, sizeof *address);
 }
@@ -142,7 +142,8 @@ int client_link_open(kops *k, int64_t until_us)
 
 	int status = open_socket(k, until_us);
 	if (status == KOPS_E_BUSY)
-		k->link.pause_us = 0; /* retry at once, since the next free place goes to the first to ask */
+		k->link.pause_us =
+		    0; /* retry at once, since the next free entry of the queue goes to the first to ask */
 	return status;
 }
 

@@ -1,5 +1,5 @@
-/* lane.c: handles, their memory and their jobs. */
-#include "lane.h"
+/* channel.c: handles, their memory and their jobs. */
+#include "channel.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LANES       8
+#define CHANNELS    8
 #define JOBS        8
 #define MEMORY_STEP (UINT64_C(1) << 20)
 #define ROOMY_CALLS 64   /* calls that use less than a quarter of the memory, after which it is replaced */
@@ -20,10 +20,10 @@
 #define AWAY_NS_MAX INT64_C(320000000000) /* the pause doubles after each failure for which a call waited */
 #define LONG_NS     INT64_C(100000000)    /* a call that took longer has waited */
 #define NO_GPU_NS   INT64_C(60000000000)  /* a daemon without a GPU hardly ever gets one */
-#define MARK        UINT64_C(0x8d3f5b1c00000000) /* plus a number, on the stack of a call that has a lane */
+#define MARK        UINT64_C(0x8d3f5b1c00000000) /* plus a number, on the stack of a call that has a channel */
 
-struct lane {
-	const void *_Atomic owner;        /* the thread that has the lane, by the address of its `self` */
+struct channel {
+	const void *_Atomic owner;        /* the thread that has the channel, by the address of its `self` */
 	const struct hold *volatile hold; /* the owner's; has this mark while the owner's call lives */
 	uint64_t mark;
 	int cancellation; /* the owner's cancellation state before the call */
@@ -38,7 +38,7 @@ struct lane {
 	unsigned next_job;
 };
 
-static struct lane lanes[LANES];
+static struct channel channels[CHANNELS];
 static _Thread_local char self;
 static _Atomic uint32_t marks;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -50,7 +50,7 @@ static char *socket_path; /* NULL: libkops chooses */
 static _Atomic int64_t leave_until_ns, failed_ns, away_ns = AWAY_NS;
 static _Atomic int leave_why = OUTCOME_AWAY;
 
-static void leave_alone(const struct lane *l, enum outcome why)
+static void leave_alone(const struct channel *l, enum outcome why)
 {
 	int64_t ns = why == OUTCOME_NO_GPU ? NO_GPU_NS : away_ns, now = routine_now_ns();
 	if (l->since_ns < failed_ns)
@@ -70,7 +70,7 @@ static void answered(void)
 		leave_until_ns = 0;
 }
 
-bool lane_may_be_had(enum outcome *ret_why)
+bool channel_may_be_had(enum outcome *ret_why)
 {
 	bool left_alone = leave_until_ns && routine_now_ns() < leave_until_ns;
 	if (left_alone)
@@ -95,7 +95,7 @@ static bool may_look(enum outcome *ret_why)
 
 /* ---- fork() ---- */
 
-static void forget(struct lane *l)
+static void forget(struct channel *l)
 {
 	l->k = NULL;
 	l->memory = NULL;
@@ -104,7 +104,7 @@ static void forget(struct lane *l)
 }
 
 /* Frees the buffers and jobs too. */
-static void lane_close(struct lane *l)
+static void channel_close(struct channel *l)
 {
 	kops_close(l->k);
 	forget(l);
@@ -113,11 +113,11 @@ static void lane_close(struct lane *l)
 /* Closes the copies: left open, they would keep the parent's session alive after the parent ended. */
 static void close_copies(void)
 {
-	for (struct lane *l = lanes; l < lanes + LANES; l++) {
+	for (struct channel *l = channels; l < channels + CHANNELS; l++) {
 		if (l->owner)
 			forget(l);
 		else
-			lane_close(l);
+			channel_close(l);
 		l->owner = NULL;
 	}
 }
@@ -131,12 +131,13 @@ static bool is_on_other_stack(void)
 }
 
 /*
- * Returns true if the call that took this thread's lane may still be running beneath the present one, as when a
- * signal handler computes a product. Its frame then lies above, and its mark is intact.
+ * Returns true if the call that took this thread's channel may still be running beneath the present one, as
+ * when a signal handler computes a product. Its frame then lies above, and its mark is intact.
  */
-__attribute__((no_sanitize("address"))) static bool is_under_way(const struct lane *l, const struct hold *now)
+__attribute__((no_sanitize("address"))) static bool is_under_way(const struct channel *l,
+                                                                 const struct hold *now)
 {
-	if (!l->hold) /* a signal handler interrupted taking or giving the lane */
+	if (!l->hold) /* a signal handler interrupted taking or giving the channel */
 		return true;
 	if ((uintptr_t)now >= (uintptr_t)l->hold)
 		return is_on_other_stack();
@@ -146,19 +147,19 @@ __attribute__((no_sanitize("address"))) static bool is_under_way(const struct la
 /*
  * Closes a handle that may have been left in any state: kops_close() reads nothing that a call left half done.
  */
-static void abandon(struct lane *l)
+static void abandon(struct channel *l)
 {
-	lane_close(l);
+	channel_close(l);
 	l->owner = NULL;
 }
 
 /*
- * Abandons the lanes of this thread's calls that are gone, and restores the cancellation state that they had
+ * Abandons the channels of this thread's calls that are gone, and restores the cancellation state that they had
  * disabled.
  */
 static void abandon_gone(struct hold *now)
 {
-	for (struct lane *l = lanes; l < lanes + LANES; l++) {
+	for (struct channel *l = channels; l < channels + CHANNELS; l++) {
 		if (l->owner != &self || is_under_way(l, now))
 			continue;
 		if (l->cancellation == PTHREAD_CANCEL_ENABLE)
@@ -170,7 +171,7 @@ static void abandon_gone(struct hold *now)
 static void end_thread(void *unused)
 {
 	(void)unused;
-	for (struct lane *l = lanes; l < lanes + LANES; l++)
+	for (struct channel *l = channels; l < channels + CHANNELS; l++)
 		if (l->owner == &self)
 			abandon(l);
 }
@@ -209,7 +210,7 @@ static bool has_gpu(kops *k)
 	return found;
 }
 
-static bool lane_open(struct lane *l, bool needs_gpu)
+static bool channel_open(struct channel *l, bool needs_gpu)
 {
 	char name[64];
 	strncpy(name, program_invocation_short_name, sizeof name - 1);
@@ -220,29 +221,29 @@ static bool lane_open(struct lane *l, bool needs_gpu)
 	                              .timeout_ms = CONNECT_MS,
 	                              .spin_us = SPIN_US};
 	/*
-	 * Waits only once the lane has the handle: if a signal handler leaves by longjmp(), it can still be
+	 * Waits only once the channel has the handle: if a signal handler leaves by longjmp(), it can still be
 	 * closed.
 	 */
 	if (kops_open_start(&l->k, &options, NULL, 0) < 0 || kops_ping(l->k) < 0) {
-		lane_close(l);
+		channel_close(l);
 		leave_alone(l, OUTCOME_AWAY);
 		return false;
 	}
 	answered();
 	if (!needs_gpu || has_gpu(l->k))
 		return true;
-	lane_close(l);
+	channel_close(l);
 	leave_alone(l, OUTCOME_NO_GPU);
 	return false;
 }
 
-static bool is_mine_now(struct lane *l)
+static bool is_mine_now(struct channel *l)
 {
 	const void *nobody = NULL;
 	return !l->owner && atomic_compare_exchange_strong(&l->owner, &nobody, &self);
 }
 
-static void mark_hold(struct lane *l, struct hold *hold)
+static void mark_hold(struct channel *l, struct hold *hold)
 {
 	hold->mark = l->mark = MARK + ++marks;
 	l->hold = hold;
@@ -250,28 +251,28 @@ static void mark_hold(struct lane *l, struct hold *hold)
 	l->since_ns = routine_now_ns();
 }
 
-struct lane *lane_take(struct hold *hold, bool needs_gpu, enum outcome *ret_why)
+struct channel *channel_take(struct hold *hold, bool needs_gpu, enum outcome *ret_why)
 {
-	struct lane *l = lanes;
+	struct channel *l = channels;
 	pthread_once(&once, begin);
 	abandon_gone(hold);
 	if (!may_look(ret_why))
 		return NULL;
 	*ret_why = OUTCOME_TAKEN;
-	while (l < lanes + LANES && !is_mine_now(l))
+	while (l < channels + CHANNELS && !is_mine_now(l))
 		l++;
-	if (l == lanes + LANES)
+	if (l == channels + CHANNELS)
 		return NULL;
 	mark_hold(l, hold);
 	pthread_setspecific(at_thread_end, &self);
-	if (l->k || lane_open(l, needs_gpu))
+	if (l->k || channel_open(l, needs_gpu))
 		return l;
 	*ret_why = (enum outcome)leave_why;
-	lane_give(l);
+	channel_give(l);
 	return NULL;
 }
 
-void lane_give(struct lane *l)
+void channel_give(struct channel *l)
 {
 	struct hold *hold = (struct hold *)(uintptr_t)l->hold;
 	l->hold = NULL;
@@ -281,7 +282,7 @@ void lane_give(struct lane *l)
 
 /* ---- Memory ---- */
 
-static void free_jobs(struct lane *l)
+static void free_jobs(struct channel *l)
 {
 	for (int i = 0; i < JOBS; i++) {
 		kops_job_free(l->jobs[i].job);
@@ -289,7 +290,7 @@ static void free_jobs(struct lane *l)
 	}
 }
 
-static bool fits(struct lane *l, uint64_t bytes)
+static bool fits(struct channel *l, uint64_t bytes)
 {
 	if (!l->memory || kops_size(l->memory) < bytes)
 		return false;
@@ -297,7 +298,7 @@ static bool fits(struct lane *l, uint64_t bytes)
 	return l->roomy < ROOMY_CALLS;
 }
 
-kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
+kops_buffer *channel_memory(struct channel *l, uint64_t bytes)
 {
 	if (fits(l, bytes))
 		return l->memory;
@@ -309,7 +310,7 @@ kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
 	bytes = (bytes + bytes / 8 + MEMORY_STEP - 1) / MEMORY_STEP * MEMORY_STEP;
 	int status = kops_alloc(l->k, bytes, KOPS_SHARED, NULL, &l->memory);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
-		lane_close(l);
+		channel_close(l);
 		leave_alone(l, OUTCOME_AWAY);
 	}
 	return status < 0 ? NULL : l->memory;
@@ -317,17 +318,17 @@ kops_buffer *lane_memory(struct lane *l, uint64_t bytes)
 
 /* ---- Jobs ---- */
 
-/* Returns the place of the oldest job that is not out. */
-static unsigned next_place(struct lane *l)
+/* Returns the slot of the oldest job that is not out. */
+static unsigned next_slot(struct channel *l)
 {
-	unsigned place;
+	unsigned slot;
 	do
-		place = l->next_job++ % JOBS;
-	while (l->jobs[place].job && kops_job_is_out(l->jobs[place].job));
-	return place;
+		slot = l->next_job++ % JOBS;
+	while (l->jobs[slot].job && kops_job_is_out(l->jobs[slot].job));
+	return slot;
 }
 
-kops_job *lane_job(struct lane *l, const struct job_key *key, bool *ret_new)
+kops_job *channel_job(struct channel *l, const struct job_key *key, bool *ret_new)
 {
 	const kops_job_options options = {.size = sizeof options, .queue = key->queue};
 	for (int i = 0; i < JOBS; i++)
@@ -335,17 +336,17 @@ kops_job *lane_job(struct lane *l, const struct job_key *key, bool *ret_new)
 			*ret_new = false;
 			return l->jobs[i].job;
 		}
-	unsigned place = next_place(l);
-	kops_job_free(l->jobs[place].job);
-	l->jobs[place].job = NULL;
-	if (kops_job_new(l->k, &options, &l->jobs[place].job) < 0)
+	unsigned slot = next_slot(l);
+	kops_job_free(l->jobs[slot].job);
+	l->jobs[slot].job = NULL;
+	if (kops_job_new(l->k, &options, &l->jobs[slot].job) < 0)
 		return NULL;
-	l->jobs[place].key = *key;
+	l->jobs[slot].key = *key;
 	*ret_new = true;
-	return l->jobs[place].job;
+	return l->jobs[slot].job;
 }
 
-void lane_drop(struct lane *l, kops_job *job)
+void channel_drop(struct channel *l, kops_job *job)
 {
 	for (int i = 0; i < JOBS; i++)
 		if (l->jobs[i].job == job)
@@ -353,21 +354,21 @@ void lane_drop(struct lane *l, kops_job *job)
 	kops_job_free(job);
 }
 
-int lane_wait(struct lane *l, kops_job *job, int limit_ms)
+int channel_wait(struct channel *l, kops_job *job, int limit_ms)
 {
 	int status = kops_wait(job, limit_ms);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
-		lane_close(l);
+		channel_close(l);
 		leave_alone(l, OUTCOME_AWAY);
 	} else if (status < 0) {
-		lane_drop(l, job);
+		channel_drop(l, job);
 	} else {
 		answered();
 	}
 	return status;
 }
 
-bool lane_is_open(const struct lane *l)
+bool channel_is_open(const struct channel *l)
 {
 	return l->k != NULL;
 }

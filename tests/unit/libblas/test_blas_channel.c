@@ -1,5 +1,5 @@
 /*
- * Tests lanes to a kopsd that answers or not, with a simulated clock: how long kopsd is left alone, and what
+ * Tests channels to a kopsd that answers or not, with a simulated clock: how long kopsd is left alone, and what
  * happens to calls that are left by longjmp() or with their thread.
  */
 #include <pthread.h>
@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "lane.h"
+#include "channel.h"
 
-#define SECOND INT64_C(1000000000)
-#define LANES  8
+#define SECOND   INT64_C(1000000000)
+#define CHANNELS 8
 
 /* ---- Replacements of libkops's calls (CMakeLists.txt) and of the clock ---- */
 
@@ -70,17 +70,17 @@ int fake_wait(kops_job *job, int timeout_ms)
 
 /* ---- Leaving kopsd alone ---- */
 
-/* Asks for a lane, as calls of the library do. */
+/* Asks for a channel, as calls of the library do. */
 static bool try(void)
 {
 	struct hold hold = {0};
 	enum outcome why = OUTCOME_KOPSD;
-	struct lane *lane = lane_take(&hold, false, &why);
-	if (lane)
-		lane_give(lane);
+	struct channel *channel = channel_take(&hold, false, &why);
+	if (channel)
+		channel_give(channel);
 	else
 		assert_int_equal(why, OUTCOME_AWAY);
-	return lane != NULL;
+	return channel != NULL;
 }
 
 /* Asks every quarter of a second until kopsd is looked for again. Returns how many seconds that took. */
@@ -110,10 +110,10 @@ static void test_the_longer_it_is_silent_the_longer_it_is_left_alone(void **stat
 	assert_int_equal(opened, closed + 1);
 }
 
-static void fail_once(struct lane *lane)
+static void fail_once(struct channel *channel)
 {
 	ping_status = KOPS_E_TIMEOUT;
-	assert_int_equal(lane_wait(lane, NULL, 1), KOPS_E_TIMEOUT);
+	assert_int_equal(channel_wait(channel, NULL, 1), KOPS_E_TIMEOUT);
 	ping_status = 0;
 }
 
@@ -123,11 +123,11 @@ static void test_an_answer_ends_it(void **state)
 	struct hold hold = {0};
 	enum outcome why;
 	(void)state;
-	struct lane *lane = lane_take(&hold, false, &why);
-	assert_non_null(lane);
+	struct channel *channel = channel_take(&hold, false, &why);
+	assert_non_null(channel);
 	now_ns += SECOND;
-	fail_once(lane);
-	lane_give(lane);
+	fail_once(channel);
+	channel_give(channel);
 	assert_in_range(seconds_alone(), 4, 6);
 	assert_true(try());
 }
@@ -138,10 +138,10 @@ static void test_who_is_gone_is_soon_found_again(void **state)
 	struct hold hold = {0};
 	enum outcome why;
 	(void)state;
-	struct lane *lane = lane_take(&hold, false, &why);
-	assert_non_null(lane);
-	fail_once(lane);
-	lane_give(lane);
+	struct channel *channel = channel_take(&hold, false, &why);
+	assert_non_null(channel);
+	fail_once(channel);
+	channel_give(channel);
 	open_status = KOPS_E_CONNECT;
 	for (int i = 0; i < 5; i++)
 		assert_in_range(seconds_alone(), 0, 6);
@@ -153,18 +153,18 @@ static void test_who_is_gone_is_soon_found_again(void **state)
 /* Eight threads that wait at once are one failure. Here they are nested calls, each deeper in the stack. */
 static void test_failures_at_once_are_one(void **state)
 {
-	struct hold holds[LANES] = {0};
-	struct lane *all[LANES];
+	struct hold holds[CHANNELS] = {0};
+	struct channel *all[CHANNELS];
 	enum outcome why;
 	(void)state;
-	for (int i = 0; i < LANES; i++)
-		assert_non_null(all[i] = lane_take(&holds[LANES - 1 - i], false, &why));
-	for (int i = 0; i < LANES; i++) {
+	for (int i = 0; i < CHANNELS; i++)
+		assert_non_null(all[i] = channel_take(&holds[CHANNELS - 1 - i], false, &why));
+	for (int i = 0; i < CHANNELS; i++) {
 		now_ns++;
 		fail_once(all[i]);
 	}
-	for (int i = 0; i < LANES; i++)
-		lane_give(all[i]);
+	for (int i = 0; i < CHANNELS; i++)
+		channel_give(all[i]);
 	assert_in_range(seconds_alone(), 4, 6);
 }
 
@@ -178,27 +178,27 @@ static __attribute__((noinline)) int leave(int depth)
 	enum outcome why;
 	if (depth > 0)
 		return leave(depth - 1) + room[depth];
-	struct lane *lane = lane_take(&hold, false, &why);
-	if (!lane)
+	struct channel *channel = channel_take(&hold, false, &why);
+	if (!channel)
 		return 0;
 	longjmp(*leave_ping, 1);
 }
 
-static void test_left_calls_lose_no_lane(void **state)
+static void test_left_calls_lose_no_channel(void **state)
 {
 	(void)state;
 	assert_true(try());
-	for (volatile int i = 0; i < 10 * LANES; i++) {
+	for (volatile int i = 0; i < 10 * CHANNELS; i++) {
 		jmp_buf here;
 		leave_ping = &here;
 		if (setjmp(here) == 0) {
 			leave(i % 7);
-			fail_msg("no lane in round %d", i);
+			fail_msg("no channel in round %d", i);
 		}
 	}
 	leave_ping = NULL;
 	assert_true(try());
-	assert_in_range(opened - closed, 1, LANES);
+	assert_in_range(opened - closed, 1, CHANNELS);
 }
 
 /* A signal handler's product within a call must not disturb that call. */
@@ -207,12 +207,12 @@ static void test_a_call_within_a_call(void **state)
 	struct hold hold = {0};
 	enum outcome why;
 	(void)state;
-	struct lane *lane = lane_take(&hold, false, &why);
-	assert_non_null(lane);
+	struct channel *channel = channel_take(&hold, false, &why);
+	assert_non_null(channel);
 	for (int i = 0; i < 3; i++)
 		assert_true(try());
-	assert_true(lane_is_open(lane));
-	lane_give(lane);
+	assert_true(channel_is_open(channel));
+	channel_give(channel);
 }
 
 static void *leave_thread(void *unused)
@@ -220,14 +220,14 @@ static void *leave_thread(void *unused)
 	struct hold hold = {0};
 	enum outcome why;
 	(void)unused;
-	assert_non_null(lane_take(&hold, false, &why));
+	assert_non_null(channel_take(&hold, false, &why));
 	pthread_exit(NULL);
 }
 
-static void test_the_end_of_a_thread_gives_its_lane_back(void **state)
+static void test_the_end_of_a_thread_gives_its_channel_back(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 3 * LANES; i++) {
+	for (int i = 0; i < 3 * CHANNELS; i++) {
 		pthread_t thread;
 		assert_int_equal(pthread_create(&thread, NULL, leave_thread, NULL), 0);
 		pthread_join(thread, NULL);
@@ -242,9 +242,9 @@ int main(void)
 	    cmocka_unit_test(test_an_answer_ends_it),
 	    cmocka_unit_test(test_who_is_gone_is_soon_found_again),
 	    cmocka_unit_test(test_failures_at_once_are_one),
-	    cmocka_unit_test(test_left_calls_lose_no_lane),
+	    cmocka_unit_test(test_left_calls_lose_no_channel),
 	    cmocka_unit_test(test_a_call_within_a_call),
-	    cmocka_unit_test(test_the_end_of_a_thread_gives_its_lane_back),
+	    cmocka_unit_test(test_the_end_of_a_thread_gives_its_channel_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

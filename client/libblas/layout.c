@@ -1,32 +1,33 @@
-/* place.c: the layout, the copies and the job of a product. */
-#include "place.h"
+/* layout.c: the layout, the copies and the job of a product. */
+#include "layout.h"
 
 #include <string.h>
 
-#define PLACE_BYTES 256
-#define LINE_BYTES  64 /* long columns begin at multiples of this: some kernels read 16 bytes at once */
-#define LONG_BYTES  1024
-#define BLOCKS_MAX  8 /* blocks of a triangle: at most an eighth is computed in vain */
-#define BLOCK_COLS  256
+#define REGION_ALIGN_BYTES 256
+#define LINE_BYTES         64 /* long columns begin at multiples of this: some kernels read 16 bytes at once */
+#define LONG_BYTES         1024
+#define BLOCKS_MAX         8 /* blocks of a triangle: at most an eighth is computed in vain */
+#define BLOCK_COLS         256
 
 /* ---- The layout ---- */
 
-/* Places a matrix in the next bytes. Returns false if no memory could be so large. */
-static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t cols, struct place *place)
+/* Puts a matrix in the next bytes. Returns false if no memory could be so large. */
+static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t cols, struct region *region)
 {
 	uint64_t element = kops_dtype_size(p->dtype), line = LINE_BYTES / element, bytes;
-	place->rows = (uint64_t)rows;
-	place->cols = (uint64_t)cols;
-	place->ld = place->rows * element < LONG_BYTES ? place->rows : (place->rows + line - 1) / line * line;
+	region->rows = (uint64_t)rows;
+	region->cols = (uint64_t)cols;
+	region->ld =
+	    region->rows * element < LONG_BYTES ? region->rows : (region->rows + line - 1) / line * line;
 	if (rows == 1 && cols == 1)
-		place->ld = 2; /* so that kopsd sees which way it is transposed */
-	place->offset = l->bytes;
-	if (__builtin_mul_overflow(place->ld, place->cols, &bytes) ||
+		region->ld = 2; /* so that kopsd sees which way it is transposed */
+	region->offset = l->bytes;
+	if (__builtin_mul_overflow(region->ld, region->cols, &bytes) ||
 	    __builtin_mul_overflow(bytes, (uint64_t)product_count(p), &bytes) ||
-	    __builtin_mul_overflow(bytes, element, &bytes) || bytes > INT64_MAX - PLACE_BYTES ||
+	    __builtin_mul_overflow(bytes, element, &bytes) || bytes > INT64_MAX - REGION_ALIGN_BYTES ||
 	    __builtin_add_overflow(l->bytes, bytes, &l->bytes))
 		return false;
-	l->bytes = (l->bytes + PLACE_BYTES - 1) / PLACE_BYTES * PLACE_BYTES;
+	l->bytes = (l->bytes + REGION_ALIGN_BYTES - 1) / REGION_ALIGN_BYTES * REGION_ALIGN_BYTES;
 	return l->bytes <= INT64_MAX;
 }
 
@@ -43,7 +44,7 @@ static bool lay_b(struct layout *l, const struct product *p)
 	return true;
 }
 
-bool place_all(const struct product *p, bool b_first, struct layout *ret)
+bool layout_make(const struct product *p, bool b_first, struct layout *ret)
 {
 	*ret = (struct layout){0};
 	bool laid = b_first ? lay_b(ret, p) && lay_a(ret, p) : lay_a(ret, p) && lay_b(ret, p);
@@ -52,16 +53,16 @@ bool place_all(const struct product *p, bool b_first, struct layout *ret)
 
 /* ---- Copies ---- */
 
-static uint64_t step_bytes(const struct product *p, const struct place *place)
+static uint64_t step_bytes(const struct product *p, const struct region *region)
 {
-	return place->ld * place->cols * kops_dtype_size(p->dtype);
+	return region->ld * region->cols * kops_dtype_size(p->dtype);
 }
 
 /* Matrices of the caller, and where to copy them to or from. */
 struct copies {
 	const struct product *product;
 	const struct operand *operand;
-	const struct place *place;
+	const struct region *region;
 	char *memory;
 };
 
@@ -71,20 +72,20 @@ static char *its_matrix(const struct copies *c, uint64_t i)
 	return (char *)(c->operand->each ? c->operand->each[i] : c->operand->data);
 }
 
-static char *its_place(const struct copies *c, uint64_t i)
+static char *region_at(const struct copies *c, uint64_t i)
 {
-	return c->memory + c->place->offset + i * step_bytes(c->product, c->place);
+	return c->memory + c->region->offset + i * step_bytes(c->product, c->region);
 }
 
 static void load_one(void *ctx, uint64_t i)
 {
 	const struct copies *c = ctx;
-	const struct copy copy = {.to = its_place(c, i),
+	const struct copy copy = {.to = region_at(c, i),
 	                          .from = its_matrix(c, i),
-	                          .to_ld = c->place->ld,
+	                          .to_ld = c->region->ld,
 	                          .from_ld = (uint64_t)c->operand->ld,
-	                          .rows = c->place->rows,
-	                          .cols = c->place->cols,
+	                          .rows = c->region->rows,
+	                          .cols = c->region->cols,
 	                          .element = kops_dtype_size(c->product->dtype)};
 	if (c->operand->triangle == WHOLE || c->operand == &c->product->c)
 		copy_matrix(&copy, c->operand->triangle);
@@ -96,22 +97,22 @@ static void store_one(void *ctx, uint64_t i)
 {
 	const struct copies *c = ctx;
 	const struct copy copy = {.to = its_matrix(c, i),
-	                          .from = its_place(c, i),
+	                          .from = region_at(c, i),
 	                          .to_ld = (uint64_t)c->operand->ld,
-	                          .from_ld = c->place->ld,
-	                          .rows = c->place->rows,
-	                          .cols = c->place->cols,
+	                          .from_ld = c->region->ld,
+	                          .rows = c->region->rows,
+	                          .cols = c->region->cols,
 	                          .element = kops_dtype_size(c->product->dtype)};
 	copy_matrix(&copy, c->operand->triangle);
 }
 
-void place_load(const struct product *p, const struct operand *from, const struct place *to, char *memory)
+void layout_load(const struct product *p, const struct operand *from, const struct region *to, char *memory)
 {
 	struct copies copies = {p, from, to, memory};
 	copy_each((uint64_t)product_count(p), step_bytes(p, to), load_one, &copies);
 }
 
-void place_store(const struct product *p, const struct place *c, const char *memory)
+void layout_store(const struct product *p, const struct region *c, const char *memory)
 {
 	struct copies copies = {p, &p->c, c, (char *)memory};
 	copy_each((uint64_t)product_count(p), step_bytes(p, c), store_one, &copies);
@@ -123,18 +124,18 @@ void place_store(const struct product *p, const struct place *c, const char *mem
  * Returns the view of a part of a matrix from element `begin`: by rows of the transposed one, or with `across`
  * by its columns.
  */
-static kops_view view_of(const struct product *p, kops_buffer *buffer, const struct place *place,
+static kops_view view_of(const struct product *p, kops_buffer *buffer, const struct region *region,
                          uint64_t begin, uint64_t rows, uint64_t cols, bool across)
 {
 	unsigned first = p->batch > 0; /* index of the row axis */
 	kops_view view = {.buffer = buffer, .dtype = p->dtype, .rank = first + 2};
-	view.offset = place->offset + begin * kops_dtype_size(p->dtype);
+	view.offset = region->offset + begin * kops_dtype_size(p->dtype);
 	view.shape[0] = (uint64_t)p->batch;
-	view.strides[0] = (int64_t)(place->ld * place->cols);
+	view.strides[0] = (int64_t)(region->ld * region->cols);
 	view.shape[first] = rows;
 	view.shape[first + 1] = cols;
-	view.strides[first] = across ? 1 : (int64_t)place->ld;
-	view.strides[first + 1] = across ? (int64_t)place->ld : 1;
+	view.strides[first] = across ? 1 : (int64_t)region->ld;
+	view.strides[first + 1] = across ? (int64_t)region->ld : 1;
 	return view;
 }
 
@@ -180,13 +181,13 @@ static void make_key(const struct product *p, const struct layout *l, uint32_t q
 	ret_key->shape = (uint32_t)(p->trans_a | p->trans_b << 1) | (uint32_t)p->c.triangle << 2;
 }
 
-kops_job *place_submit(struct lane *lane, kops_buffer *buffer, const struct product *p, const struct layout *l,
-                       uint32_t queue)
+kops_job *layout_submit(struct channel *channel, kops_buffer *buffer, const struct product *p,
+                        const struct layout *l, uint32_t queue)
 {
 	struct job_key key;
 	bool is_new;
 	make_key(p, l, queue, &key);
-	kops_job *job = lane_job(lane, &key, &is_new);
+	kops_job *job = channel_job(channel, &key, &is_new);
 	if (!job)
 		return NULL;
 	int status = 0;
@@ -198,6 +199,6 @@ kops_job *place_submit(struct lane *lane, kops_buffer *buffer, const struct prod
 		status = kops_submit(job, NULL, NULL);
 	if (status == 0)
 		return job;
-	lane_drop(lane, job);
+	channel_drop(channel, job);
 	return NULL;
 }
