@@ -22,10 +22,17 @@ void scdoc_heading(FILE *out, const char *heading)
 	fputs("\n\n", out);
 }
 
+/* Of punctuation that begins a line; scdoc itself escapes a dot that begins no list, and with a backslash would
+ * not. */
+static bool is_special_first(const char *text)
+{
+	return ispunct((unsigned char)*text) && !(*text == '.' && text[1] != ' ');
+}
+
 static void escape(FILE *out, const char *text, size_t length)
 {
 	for (size_t i = 0; i < length; i++) {
-		bool special = strchr("\\*_`#|<>[]+", text[i]) || (i == 0 && ispunct((unsigned char)text[i]));
+		bool special = strchr("\\*_`#|<>[]+", text[i]) || (i == 0 && is_special_first(text));
 
 		if (special)
 			fputc('\\', out);

@@ -1,6 +1,7 @@
 /* thread.c: decides when a device's thread works, spins and sleeps. */
 #include "device/thread.h"
 
+#include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -192,6 +193,7 @@ static int open_and_test(struct device_thread *t)
 		return rc;
 	driver_planner(t->driver, t->dev, &t->planner);
 	rc = canary_self_test(t->driver, t->dev, &t->planner, t->disabled_kernels);
+	malloc_trim(0); /* what the tests had stays with this thread's heap, up to a megabyte */
 	if (rc > 0)
 		return 0;
 	snprintf(t->open_why, WHY_BYTES, "%s", rc < 0 ? t->disabled_kernels : "no kernel passed its self-test");

@@ -512,7 +512,7 @@ class Verbs(CliTest):
     def test_wrong_options_are_answered_in_json_too(self):
         for args, verb, says in ((("sgemm", "--nope"), "sgemm", "unknown option '--nope'"),
                                  (("sgemm", "-m", "-5", "a", "b"), "sgemm", "-m takes"),
-                                 (("sgemm", "a"), "sgemm", "takes two files"),
+                                 (("sgemm", "a"), "sgemm", "expected two files"),
                                  (("ping", "--count", "0"), "ping", "asks nothing"),
                                  (("nope",), "nope", "there is no verb 'nope'"),
                                  (("--nope", "sgemm"), "", "unknown option '--nope'")):
