@@ -67,7 +67,7 @@ static void on_abort_at_start(int number)
 static struct marks *marks_of_process; /* for a signal handler */
 
 /* Sanitizers have their own handlers, which report more. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef KOPS_SANITIZE
 static void watch_crashes(void)
 {
 	signal(SIGABRT, SIG_DFL);

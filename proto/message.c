@@ -467,8 +467,9 @@ void message_unpack_begin(struct message_unpacking *u, const ProtobufCMessageDes
 	u->arena = arena;
 	u->depth = 0;
 	arena->used = 0;
-	u->why = len > MESSAGE_BYTES_MAX ? "message over the size limit"
-	                                 : enter(u, type, (struct span){data, data + len}, &msg);
+	u->why = len > MESSAGE_BYTES_MAX
+	             ? "message over the size limit"
+	             : enter(u, type, (struct span){data, len > 0 ? data + len : data}, &msg);
 	u->msg = msg;
 }
 

@@ -50,7 +50,7 @@ static bool attempt(const struct fitting *f, const uint32_t counts[DIMS], struct
 /* How far it is from what fits, as a factor. */
 static double excess(const struct fitting *f, const struct attempt *a)
 {
-	return fmax((double)a->bytes / (double)f->room, 1) * fmax(a->longest_us / PART_US, 1);
+	return fmax((double)a->bytes / fmax((double)f->room, 1), 1) * fmax(a->longest_us / PART_US, 1);
 }
 
 /* Cuts the axis more finely that helps most. Returns false if no axis can be. */

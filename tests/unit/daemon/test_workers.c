@@ -174,7 +174,7 @@ static void threads_come_as_they_are_needed(void **state)
 	assert_int_equal(uv_loop_close(&f.loop), 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers need address space */
+#ifndef KOPS_SANITIZE /* sanitizers need address space */
 /*
  * A thread has no stack while there is no room, and is started when there is. This test is first, since stacks
  * are kept.
