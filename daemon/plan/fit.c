@@ -155,26 +155,35 @@ static bool choose_for(struct fitting *f, const struct op_cut *cut)
 	return choose_kernel(f->p, f->op, &part, true) == 0;
 }
 
-/* First for parts of which any size fits, then for those that are best. */
-static bool choose_and_find(struct fitting *f)
+/* Finds a cut for the kernel that is chosen for parts of another cut. Takes both if that is faster. */
+static bool find_with_other(struct fitting *f, const struct op_cut *cut)
 {
-	const struct kernel *first;
-	struct fitting second;
-	struct run_op before;
-	struct attempt a;
+	struct run_op before = *f->op;
+	struct fitting other = *f;
 
-	if (!find_room(f, &a) || !choose_for(f, &a.cut) || !find(f))
-		return false;
-	first = f->op->kernel;
-	before = *f->op;
-	second = *f;
-	if (!choose_for(&second, &f->best.cut) || f->op->kernel == first || !find(&second) ||
-	    second.best.us >= f->best.us) {
+	if (!choose_for(&other, cut) || f->op->kernel == before.kernel || !find(&other) ||
+	    other.best.us >= f->best.us) {
 		*f->op = before;
-		return true;
+		return false;
 	}
-	*f = second;
+	f->best = other.best;
 	return true;
+}
+
+/* For the kernel of the whole op; if it takes no parts that fit, for one that does; then for that of the best
+ * parts. */
+static bool find_with_any(struct fitting *f)
+{
+	struct attempt coarse;
+	bool found = find(f);
+
+	if (!found) {
+		f->best.us = INFINITY;
+		found = find_room(f, &coarse) && find_with_other(f, &coarse.cut);
+	}
+	if (found)
+		find_with_other(f, &f->best.cut);
+	return found;
 }
 
 bool fit_op(const struct planner *p, struct run *run, unsigned i, uint64_t bytes)
@@ -186,7 +195,7 @@ bool fit_op(const struct planner *p, struct run *run, unsigned i, uint64_t bytes
 		op->cut.has_windows = true;
 		return true;
 	}
-	if (!choose_and_find(&f)) {
+	if (!find_with_any(&f)) {
 		*op = before;
 		return false;
 	}
