@@ -218,13 +218,19 @@ void prepared_drop_buffer(struct buffer *b)
 	errands_add(&b->account->errands, &b->errand, drop_step);
 }
 
+/* Since it was planned, RESIDENT buffers may have taken the memory. In parts it may still fit. */
+static bool has_room(const struct job *job)
+{
+	return job->run.device_bytes <= device_room_bytes(job_device(job)->device);
+}
+
 struct job *prepared_ready_job(struct prepared *p)
 {
 	struct job *job = p->job;
 
 	if (!job || job->state != JOB_READY || !job->settled || job->is_suspect ||
 	    p->plans != p->engine->plans || p->pinned != count_pinned(job) ||
-	    (p->engine->n_dropping && has_dropped(job)) || job_should_move(job))
+	    (p->engine->n_dropping && has_dropped(job)) || !has_room(job) || job_should_move(job))
 		return NULL;
 	prepared_was_used(p);
 	return job;

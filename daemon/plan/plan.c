@@ -110,7 +110,9 @@ static void note_parts(struct run_op *op)
 {
 	size_t n = strlen(op->why);
 
-	snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, while others' operands move", op->cut.n_parts);
+	snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, %s", op->cut.n_parts,
+	         op->cut.has_windows ? "two of which are on the device at a time"
+	                             : "while others' operands move");
 }
 
 static void describe_choice(const struct planner *p, struct run_op *op, const struct op_args *args)

@@ -4,6 +4,8 @@
  * NaN before a run, and kernels get addresses of host memory only if the plan decides so.
  *
  *     check_kernels --module fake_device.so
+ *
+ * Beside a kopsd, as kops-cuda.so, it is that one's gpu0 (tests/own_memory).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +18,12 @@
 
 const struct driver *kops_driver(void);
 
-#define ALIGNMENT 256
+#define ALIGNMENT    256
+#define MEMORY_BYTES (4ull << 30)
 
 struct device_state {
 	struct list done;
+	uint64_t memory_bytes;
 };
 
 static unsigned fake_count(char why[WHY_BYTES])
@@ -32,12 +36,13 @@ static int fake_open(unsigned index, const struct driver_limits *limits, struct 
                      char why[WHY_BYTES])
 {
 	(void)index;
-	(void)limits;
 	*ret_dev = calloc(1, sizeof **ret_dev);
-	if (*ret_dev)
-		return 0;
-	snprintf(why, WHY_BYTES, "out of memory");
-	return KOPS_E_NOMEM;
+	if (!*ret_dev) {
+		snprintf(why, WHY_BYTES, "out of memory");
+		return KOPS_E_NOMEM;
+	}
+	(*ret_dev)->memory_bytes = limits->memory_bytes > 0 ? limits->memory_bytes : MEMORY_BYTES;
+	return 0;
 }
 
 static void fake_close(struct device_state *dev)
@@ -48,10 +53,9 @@ static void fake_close(struct device_state *dev)
 /* Reports rates and limits so low that small problems are cut, staged, and used in place. */
 static void fake_describe(const struct device_state *dev, struct device_info *ret)
 {
-	(void)dev;
 	*ret = (struct device_info){
 	    .description = "fake device",
-	    .memory_bytes = 4ull << 30,
+	    .memory_bytes = dev->memory_bytes,
 	    .depth = 2,
 	    .depth_us = 500,
 	    .run_us = 15,
