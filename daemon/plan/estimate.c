@@ -303,7 +303,9 @@ double estimate_windows(const struct planner *p, const struct kernel *kernel, co
 	op_part(&staged, cut, 0, &part);
 	*ret_longest_us = op_us(&p->info, kernel, &part, NULL, 1);
 	compute = fmax(*ret_longest_us, STREAM_PART_US) * cut->n_parts;
-	if (is_pageable)
-		return compute + up + down; /* the device's thread waits for each transfer */
+	if (is_pageable) { /* the device's thread waits for each transfer, and others for it */
+		*ret_longest_us += first;
+		return compute + up + down;
+	}
 	return fmax(compute, fmax(up, down)) + first;
 }

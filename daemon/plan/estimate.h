@@ -28,8 +28,8 @@ bool estimate_may_stream(const struct planner *p, const struct op_args *args);
 double estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args);
 
 /*
- * The time of an op in parts whose operands have windows (window.h), transfers included, and that of its
- * longest part alone. args: as its client sent it.
+ * The time of an op in parts whose operands have windows (window.h), transfers included, and how long its
+ * longest part keeps others from the device. args: as its client sent it.
  */
 double estimate_windows(const struct planner *p, const struct kernel *kernel, const struct op_args *args,
                         const struct op_cut *cut, double *ret_longest_us);

@@ -22,12 +22,13 @@ struct fitting {
 	const struct planner *p;
 	struct run_op *op;
 	uint64_t room;
+	double longest_max_us; /* of a part */
 	struct attempt best;
 };
 
 static bool is_suitable(const struct fitting *f, const struct attempt *a)
 {
-	return a->bytes <= f->room && a->longest_us <= PART_US &&
+	return a->bytes <= f->room && a->longest_us <= f->longest_max_us &&
 	       a->cut.carried_bytes <= f->p->info.carried_max_bytes;
 }
 
@@ -135,9 +136,14 @@ static bool find(struct fitting *f)
 	f->best.us = INFINITY;
 	if (!find_room(f, &a))
 		return false;
-	while (!is_suitable(f, &a))
-		if (!refine(f, &a))
+	f->longest_max_us = PART_US;
+	while (!is_suitable(f, &a)) {
+		if (refine(f, &a))
+			continue;
+		if (a.longest_us <= f->longest_max_us)
 			return false;
+		f->longest_max_us = a.longest_us; /* no parts are shorter; max-hold decides */
+	}
 	if (!keep_better(f, a.counts))
 		return false;
 	for (unsigned round = 0; round < ROUNDS_MAX && improve(f); round++)
