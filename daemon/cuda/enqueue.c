@@ -41,10 +41,12 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 	return stage_end_part(out->stage, i, part);
 }
 
-/* A slice: parts that are planned to take no longer than PART_US together, one at least. */
+/* A slice: parts that are planned to take no longer than PART_US together, one at least; or the whole run,
+ * which has no scratch memory of its own then. */
 static int launch_slice(struct lane *lane, struct out *out)
 {
 	struct run *run = out->run;
+	bool is_one = run_is_one_slice(run);
 	double us = 0;
 	int rc;
 
@@ -52,7 +54,8 @@ static int launch_slice(struct lane *lane, struct out *out)
 		rc = launch_part(lane, out, run->next_op, run->next_part);
 		us += run_part_us(&run->ops[run->next_op]);
 		run_advance(run);
-	} while (rc == 0 && !run_is_through(run) && us + run_part_us(&run->ops[run->next_op]) <= PART_US);
+	} while (rc == 0 && !run_is_through(run) &&
+	         (is_one || us + run_part_us(&run->ops[run->next_op]) <= PART_US));
 	return rc;
 }
 

@@ -307,5 +307,6 @@ double estimate_windows(const struct planner *p, const struct kernel *kernel, co
 		*ret_longest_us += first;
 		return compute + up + down;
 	}
+	*ret_longest_us = fmax(fmax(*ret_longest_us, STREAM_PART_US), fmax(up, down) / cut->n_parts);
 	return fmax(compute, fmax(up, down)) + first;
 }

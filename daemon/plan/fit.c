@@ -14,7 +14,8 @@
 struct attempt {
 	uint32_t counts[DIMS]; /* about so many chunks along each axis */
 	struct op_cut cut;
-	uint64_t bytes;
+	bool takes;     /* the op's kernel takes the parts; else its times and workspace are unknown, and 0 */
+	uint64_t bytes; /* of the device */
 	double us, longest_us;
 };
 
@@ -22,13 +23,12 @@ struct fitting {
 	const struct planner *p;
 	struct run_op *op;
 	uint64_t room;
-	double longest_max_us; /* of a part */
 	struct attempt best;
 };
 
 static bool is_suitable(const struct fitting *f, const struct attempt *a)
 {
-	return a->bytes <= f->room && a->longest_us <= f->longest_max_us &&
+	return a->takes && a->bytes <= f->room && a->longest_us <= PART_US &&
 	       a->cut.carried_bytes <= f->p->info.carried_max_bytes;
 }
 
@@ -38,12 +38,16 @@ static bool attempt(const struct fitting *f, const uint32_t counts[DIMS], struct
 	const struct op_args *args = &f->op->args;
 
 	memcpy(ret->counts, counts, sizeof ret->counts);
-	if (!op_cut_grid(args, counts, counts[args->op->n_part_axes], &ret->cut))
+	if (!op_cut_grid(args, counts, counts[args->op->n_part_axes], &ret->cut) ||
+	    (ret->cut.carried_bytes > 0 && !f->op->kernel->carries))
 		return false;
 	ret->cut.has_windows = true;
-	ret->bytes = window_lay_out(args, &ret->cut, NULL) +
-	             layout_aligned(window_workspace(f->op->kernel, args, &ret->cut)) +
-	             layout_aligned(ret->cut.carried_bytes);
+	ret->takes = window_suits(f->op->kernel, args, &ret->cut);
+	ret->bytes = window_lay_out(args, &ret->cut, NULL) + layout_aligned(ret->cut.carried_bytes);
+	ret->us = ret->longest_us = 0;
+	if (!ret->takes)
+		return true;
+	ret->bytes += layout_aligned(window_workspace(f->op->kernel, args, &ret->cut));
 	ret->us = estimate_windows(f->p, f->op->kernel, args, &ret->cut, &ret->longest_us);
 	return true;
 }
@@ -54,11 +58,22 @@ static double excess(const struct fitting *f, const struct attempt *a)
 	return fmax((double)a->bytes / fmax((double)f->room, 1), 1) * fmax(a->longest_us / PART_US, 1);
 }
 
+/* Whether it is nearer to what fits, and among equals faster. */
+static bool is_nearer(const struct fitting *f, const struct attempt *a, const struct attempt *than)
+{
+	double excess_a = excess(f, a), excess_than = excess(f, than);
+
+	if (a->takes != than->takes)
+		return a->takes;
+	return excess_a < excess_than || (excess_a <= excess_than && a->us < than->us);
+}
+
 /* Cuts the axis more finely that helps most. Returns false if no axis can be. */
 static bool refine(const struct fitting *f, struct attempt *a)
 {
 	unsigned n_dims = f->op->args.op->n_part_axes + 1;
-	struct attempt best = {.us = INFINITY};
+	struct attempt best;
+	bool found = false;
 
 	for (unsigned d = 0; d < n_dims; d++) {
 		uint32_t counts[DIMS];
@@ -69,14 +84,13 @@ static bool refine(const struct fitting *f, struct attempt *a)
 		    counts[d] == 1 ? 4 : 2; /* two places of half of it would take as much room as all of it */
 		if (!attempt(f, counts, &next) || next.cut.n_parts <= a->cut.n_parts)
 			continue;
-		if (isinf(best.us) || excess(f, &next) < excess(f, &best) ||
-		    (excess(f, &next) <= excess(f, &best) && next.us < best.us))
+		if (!found || is_nearer(f, &next, &best))
 			best = next;
+		found = true;
 	}
-	if (isinf(best.us))
-		return false;
-	*a = best;
-	return true;
+	if (found)
+		*a = best;
+	return found;
 }
 
 /* Takes a cut that fits and is faster, and whose parts the kernel takes. */
@@ -84,8 +98,7 @@ static bool keep_better(struct fitting *f, const uint32_t counts[DIMS])
 {
 	struct attempt a;
 
-	if (!attempt(f, counts, &a) || !is_suitable(f, &a) || a.us >= f->best.us ||
-	    !window_suits(f->op->kernel, &f->op->args, &a.cut))
+	if (!attempt(f, counts, &a) || !is_suitable(f, &a) || a.us >= f->best.us)
 		return false;
 	f->best = a;
 	return true;
@@ -136,16 +149,10 @@ static bool find(struct fitting *f)
 	f->best.us = INFINITY;
 	if (!find_room(f, &a))
 		return false;
-	f->longest_max_us = PART_US;
-	while (!is_suitable(f, &a)) {
-		if (refine(f, &a))
-			continue;
-		if (a.longest_us <= f->longest_max_us)
+	while (!is_suitable(f, &a))
+		if (!refine(f, &a))
 			return false;
-		f->longest_max_us = a.longest_us; /* no parts are shorter; max-hold decides */
-	}
-	if (!keep_better(f, a.counts))
-		return false;
+	f->best = a;
 	for (unsigned round = 0; round < ROUNDS_MAX && improve(f); round++)
 		;
 	return true;

@@ -153,6 +153,7 @@ static int download_tile(struct stage *stage, unsigned i, uint32_t part, unsigne
 	struct op_args args;
 	int rc = order(stage, stage->stream, stage->down);
 
+	stage->downloaded = true;
 	op_part_operands(&op->args, &op->cut, part, &args);
 	for (unsigned v = op_first_output(args.op); v < args.op->n_operands && rc == 0; v++) {
 		const struct stage_copy *copy = stage_copy_of(stage, i, v);
@@ -171,12 +172,14 @@ static int download_tile(struct stage *stage, unsigned i, uint32_t part, unsigne
 /* The first part of an op: what was before it on the device is through, as it had the same memory. */
 static int begin_windows(struct stage *stage, unsigned i)
 {
-	int rc = stage_waits(stage) ? settle_stream(stage) : 0;
+	int rc = order(stage, stage->stream, stage->down);
 
 	if (rc == 0)
-		rc = order(stage, stage->stream, stage->up);
+		rc = order(stage, stage->down, stage->stream);
+	if (rc == 0 && stage_waits(stage))
+		rc = settle_stream(stage);
 	if (rc == 0)
-		rc = order(stage, stage->down, stage->up);
+		rc = order(stage, stage->stream, stage->up);
 	return rc < 0 ? rc : fill_windows(stage, i, 0);
 }
 

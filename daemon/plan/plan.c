@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/choose.h"
@@ -110,6 +111,8 @@ static void note_parts(struct run_op *op)
 {
 	size_t n = strlen(op->why);
 
+	if (op->cut.n_parts <= 1 || !(op->cut.grows || op->cut.has_windows))
+		return;
 	snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, %s", op->cut.n_parts,
 	         op->cut.has_windows ? "two of which are on the device at a time"
 	                             : "while others' operands move");
@@ -119,8 +122,6 @@ static void describe_choice(const struct planner *p, struct run_op *op, const st
 {
 	const char *why_not;
 
-	if (op->cut.grows || op->cut.has_windows)
-		note_parts(op);
 	op->larger_errors = !kernel_is_accurate(op->kernel, args, &why_not);
 	kernel_passed_over(p->kernels(op->args.op), args, p->disabled[op_index(op->args.op)], op->kernel,
 	                   op->passed_over);
@@ -212,24 +213,65 @@ static int new_stage(struct run *run)
 	return 0;
 }
 
-static bool fit_all(const struct planner *p, struct run *run)
+/* Gives op i windows that take at most so many bytes, like those of the op before if its plan holds. */
+static bool fit_one(const struct planner *p, struct run *run, unsigned i, uint64_t bytes)
 {
-	for (unsigned i = 0; i < run->n_ops; i++) {
-		if (!fit(p, run, i))
-			return false;
-		note_parts(&run->ops[i]);
+	struct run_op *op = &run->ops[i];
+	const struct run_op *before = like_before(run, i);
+	struct op_args args;
+
+	if (before) {
+		plan_again(p, op, before);
+		return true;
 	}
+	if (!fit_op(p, run, i, bytes))
+		return false;
+	plan_args(p, &op->args, &args);
+	describe_choice(p, op, &args);
 	return true;
+}
+
+/* All ops or none. */
+static bool fit_all(const struct planner *p, struct run *run, uint64_t bytes)
+{
+	size_t all = run->n_ops * sizeof(*run->ops);
+	struct run_op *before = malloc(all);
+	bool fits = before != NULL;
+
+	if (before)
+		memcpy(before, run->ops, all);
+	for (unsigned i = 0; fits && i < run->n_ops; i++)
+		fits = fit_one(p, run, i, bytes);
+	if (before && !fits)
+		memcpy(run->ops, before, all);
+	free(before);
+	return fits;
+}
+
+/*
+ * Cuts all ops so that they fit into half of the room, as the rest is for others' runs. Those of one op may
+ * have the largest windows, and those of another the largest workspace. If it must be, into all of it.
+ */
+static int fit_into(const struct planner *p, struct run *run, uint64_t room)
+{
+	const uint64_t tries[] = {room / 2, room / 4, room};
+	int rc = 0;
+
+	for (unsigned i = 0; i < 3 && rc == 0 && run->device_bytes > room; i++) {
+		if (!fit_all(p, run, tries[i]))
+			continue;
+		run_forget_plan(run);
+		rc = new_stage(run);
+	}
+	return rc;
 }
 
 static int plan_stage(const struct planner *p, struct run *run)
 {
 	int rc = new_stage(run);
 
-	if (rc == 0 && run->device_bytes > room_bytes(p, run) && fit_all(p, run)) {
-		run_forget_plan(run);
-		rc = new_stage(run);
-	}
+	if (rc == 0)
+		rc = fit_into(p, run, room_bytes(p, run));
 	if (rc == 0)
 		run->plan_us += estimate_transfers(p, run->planned);
 	return rc;
@@ -273,8 +315,10 @@ static int end_plan(const struct planner *p, struct run *run)
 		rc = plan_stage(p, run);
 	else
 		run->device_bytes = workspace_bytes(run);
-	for (unsigned i = 0; i < run->n_ops; i++)
+	for (unsigned i = 0; i < run->n_ops; i++) {
 		run->plan_us += run->ops[i].plan_us;
+		note_parts(&run->ops[i]);
+	}
 	return rc < 0 ? rc : check_room(p, run);
 }
 

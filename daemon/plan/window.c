@@ -74,8 +74,6 @@ bool window_suits(const struct kernel *kernel, const struct op_args *args, const
 	struct op_args part;
 	const char *why_not;
 
-	if (cut->carried_bytes > 0 && !kernel->carries)
-		return false;
 	for (unsigned n = op_cut_corners(args, cut, corners); n-- > 0;) {
 		kernel_part(args, cut, corners[n], &part);
 		if (!kernel->supports(&part, &why_not))

@@ -181,7 +181,7 @@ static bool is_moved(const struct view *a, const struct view *b)
 	bool moved = a->offset != b->offset;
 
 	for (uint32_t d = 0; d < a->rank; d++)
-		moved |= a->shape[d] != b->shape[d] && a->strides[d] != 0;
+		moved |= a->shape[d] != b->shape[d] && (a->strides[d] != 0 || b->strides[d] != 0);
 	return moved;
 }
 

@@ -764,6 +764,38 @@ static void test_kernels_that_can_be_cut_are_preferred(void **state)
 	assert_int_equal(preference.n, 0);
 }
 
+static void make_dense(struct view *v, uint64_t rows, uint64_t columns, uint64_t offset)
+{
+	*v =
+	    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {rows, columns}, .space = v, .offset = offset};
+	view_make_dense(v);
+}
+
+/*
+ * An operand whose rows overlap: the last chunk of a row, of one column, begins where the next rows' first
+ * chunk does.
+ */
+static void test_parts_of_overlapping_rows_are_told_apart(void **state)
+{
+	struct op_args args = {.op = op_by_name("add")}, before, part;
+	const uint32_t wanted[PART_AXES_MAX] = {1, 1, 4, 4};
+	struct op_cut cut;
+	char why[WHY_BYTES];
+
+	(void)state;
+	for (unsigned v = 0; v < 3; v++)
+		make_dense(&args.views[v], 1024, 1025, 0);
+	args.views[0].strides[0] = 4;
+	assert_int_equal(op_check(&args, why), 0);
+	assert_true(op_cut_grid(&args, wanted, 1, &cut) && cut.n_parts > 4);
+	for (uint32_t i = 1; i < cut.n_parts; i++) {
+		op_part(&args, &cut, i - 1, &before);
+		op_part(&args, &cut, i, &part);
+		if (memcmp(before.views[0].shape, part.views[0].shape, sizeof part.views[0].shape) != 0)
+			assert_true(op_part_moves(&args, &cut, i) & 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -782,6 +814,7 @@ int main(void)
 	    cmocka_unit_test(test_what_parts_carry_is_bounded),
 	    cmocka_unit_test(test_the_last_block_has_room_for_what_it_carries),
 	    cmocka_unit_test(test_a_row_is_cut_in_two_passes),
+	    cmocka_unit_test(test_parts_of_overlapping_rows_are_told_apart),
 	    cmocka_unit_test(test_kernels_that_can_be_cut_are_preferred),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
