@@ -43,11 +43,11 @@ until own_systemctl is-active -q basic.target; do
 done
 own_systemctl start kopsd.socket || die "the user's socket"
 [ "$(stat -c %a $own/kopsd.sock)" = 600 ] || die "others may connect to a user's own kopsd"
-own_client ping || die "the user's own kopsd: $(journalctl --no-pager -n 20 -u own)"
+own_client ping --timeout 300 || die "the user's own kopsd: $(journalctl --no-pager -n 20 -u own)"
 own_systemctl is-active -q kopsd.service || die "another kopsd answered"
 [ "$(stat -c %U "/proc/$(own_systemctl show -p MainPID --value kopsd.service)")" = own ] || die "it is not the user's"
 own_systemctl kill -s KILL kopsd.service
-own_client ping || die "the user's own kopsd after a kill"
+own_client ping --timeout 300 || die "the user's own kopsd after a kill"
 own_systemctl stop kopsd.socket kopsd.service || die "stop the user's own"
 systemctl stop own.service
 served "by the host's daemon afterwards"
