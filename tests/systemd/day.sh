@@ -47,7 +47,7 @@ own_client ping --timeout 300 || die "the user's own kopsd: $(journalctl --no-pa
 own_systemctl is-active -q kopsd.service || die "another kopsd answered"
 [ "$(stat -c %U "/proc/$(own_systemctl show -p MainPID --value kopsd.service)")" = own ] || die "it is not the user's"
 own_systemctl kill -s KILL kopsd.service
-own_client ping --timeout 300 || die "the user's own kopsd after a kill"
+own_client ping --timeout 300 || die "the user's own kopsd after a kill: $(journalctl --no-pager -n 20 -u own)"
 own_systemctl stop kopsd.socket kopsd.service || die "stop the user's own"
 systemctl stop own.service
 served "by the host's daemon afterwards"
