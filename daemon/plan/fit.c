@@ -199,9 +199,9 @@ static bool find_with_any(struct fitting *f)
 	return found;
 }
 
-bool fit_op(const struct planner *p, struct run *run, unsigned i, uint64_t bytes)
+bool fit_op(const struct planner *p, struct run_op *op, uint64_t bytes)
 {
-	struct run_op *op = &run->ops[i], before = *op;
+	struct run_op before = *op;
 	struct fitting f = {.p = p, .op = op, .room = bytes};
 
 	if (op_is_empty(&op->args)) {

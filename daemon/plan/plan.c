@@ -133,25 +133,18 @@ static uint64_t room_bytes(const struct planner *p, const struct run *run)
 	                                                                     : p->info.memory_bytes;
 }
 
-/* Windows of all operands fit in half of the room, if possible: the rest is for others' runs. */
-static bool fit(const struct planner *p, struct run *run, unsigned i)
-{
-	uint64_t room = room_bytes(p, run);
-
-	return fit_op(p, run, i, room / 2) || fit_op(p, run, i, room);
-}
-
 #define WINDOWS_MIN_US 10e3 /* of shorter ops they are not tried: that takes up to 1 ms */
 
 /* An op that is streamed may do better with windows, whose tiles are more alike and have kernels of their own.
  */
-static void plan_stream(const struct planner *p, struct run *run, unsigned i, const struct op_args *args)
+static void plan_stream(const struct planner *p, struct run_op *op, const struct op_args *args, uint64_t room)
 {
-	struct run_op *op = &run->ops[i], before;
 	double us = estimate_stream(p, op, args);
+	struct run_op before = *op;
 
-	before = *op;
-	if (us >= WINDOWS_MIN_US && fit(p, run, i) && op->plan_us >= us * STREAM_GAIN)
+	if (us < WINDOWS_MIN_US)
+		return;
+	if ((fit_op(p, op, room / 2) || fit_op(p, op, room)) && op->plan_us >= us * STREAM_GAIN)
 		*op = before;
 }
 
@@ -183,7 +176,7 @@ static int plan_op(const struct planner *p, struct run *run, unsigned i)
 	}
 	estimate_op(p, op, args, i > 0 ? &run->ops[i - 1].args : NULL);
 	if (may_stream)
-		plan_stream(p, run, i, args);
+		plan_stream(p, op, args, room_bytes(p, run));
 	describe_choice(p, op, args);
 	op->together = 1;
 	if (op->kernel->together_max && op->cut.n_parts <= 1 && op->plan_us > 0)
@@ -224,7 +217,7 @@ static bool fit_one(const struct planner *p, struct run *run, unsigned i, uint64
 		plan_again(p, op, before);
 		return true;
 	}
-	if (!fit_op(p, run, i, bytes))
+	if (!fit_op(p, op, bytes))
 		return false;
 	plan_args(p, &op->args, &args);
 	describe_choice(p, op, &args);
