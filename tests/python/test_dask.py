@@ -1,9 +1,11 @@
 """kops.dask on a cluster of processes: a scheduler and workers, each with a kopsd of its own, some of which die."""
+import concurrent.futures
 import gc
 import os
 import socket
 import subprocess
 import sys
+import time
 import unittest
 import unittest.mock
 
@@ -331,9 +333,35 @@ class Chunks(harness.DaemonTest):
 
 
 class WithoutKopsd(unittest.TestCase):
-    def test_numpy_computes(self):
+    def setUp(self):
         os.environ["KOPS_SOCKET"] = "/no/such/socket"
         kops._chunks._forget_here()
+        patch = unittest.mock.patch.object(kops._chunks, "AWAY_S", 3600)  # however slow the machine is
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_one_thread_tries_to_connect(self):
+        """The others do not wait as long again, and say nothing."""
+        def connect(**_):
+            time.sleep(0.1)  # while the others come
+            raise kops.ConnectError(-1, "away")
+
+        x = np.ones((2, 2), "f")
+        with unittest.mock.patch.object(kops._chunks, "Client", side_effect=connect) as tried, \
+                self.assertLogs("kops.dask", "WARNING") as logged, \
+                concurrent.futures.ThreadPoolExecutor(8) as threads:
+            for product in [threads.submit(kops.dask._product, x, x, None, "f32") for _ in range(8)]:
+                self.assertTrue((product.result() == 2).all())
+        self.assertEqual((tried.call_count, len(logged.output)), (1, 1), logged.output)
+
+    def test_threads_that_lose_kopsd_say_so_once(self):
+        chunks = kops._chunks.Chunks(1 << 20)
+        with self.assertLogs("kops.dask", "WARNING") as logged:
+            for _ in range(2):
+                chunks._note(kops.ConnectError(-1, "away"))
+        self.assertEqual(len(logged.output), 1)
+
+    def test_numpy_computes(self):
         x = da.random.RandomState(1).uniform(-1, 1, (3, 50, 40), chunks=(2, 20, 30)).astype("f")
         before = kops.dask.calls()
         with self.assertLogs("kops.dask", "WARNING") as logged:

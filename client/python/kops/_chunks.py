@@ -49,7 +49,7 @@ class Chunks:
         self.counts = {"kopsd": 0, "numpy": 0, "copied_bytes": 0}
         self._client: Client | None = None
         self._away_until = 0.0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def compute(self, op: Op, *operands: NDArray) -> NDArray:
         result = self._by_kopsd(op, operands)
@@ -87,14 +87,24 @@ class Chunks:
 
     def _connected(self) -> Client | None:
         with self._lock:
-            if self._client is None and time.monotonic() >= self._away_until:
-                self._client = Client(name="dask", timeout=CONNECT_S, cache_bytes=self.memory_bytes // 4)
-            return self._client if time.monotonic() >= self._away_until else None
+            if time.monotonic() < self._away_until:
+                return None
+            if self._client is None:
+                try:
+                    self._client = Client(name="dask", timeout=CONNECT_S, cache_bytes=self.memory_bytes // 4)
+                except Error as e:
+                    self._note(e)  # before the next thread tries
+            return self._client
 
     def _note(self, e: Error) -> None:
-        log.warning("%s; NumPy computes this chunk", e)
-        if isinstance(e, (ConnectError, TimedOutError)):
-            self._away_until = time.monotonic() + AWAY_S
+        """Threads that find kopsd away at the same time say so once."""
+        away = isinstance(e, (ConnectError, TimedOutError))
+        with self._lock:
+            is_known = away and time.monotonic() < self._away_until
+            if away:
+                self._away_until = time.monotonic() + AWAY_S
+        if not is_known:
+            log.warning("%s; NumPy computes this chunk", e)
 
     # Memory
 
