@@ -121,6 +121,7 @@ static struct account *account_new(struct accounts *all, uid_t uid, struct accou
 	a->uid = uid;
 	errands_init(&a->errands, all->turns, &a->turns);
 	a->limits = find_limits(all->config, uid, NULL, 0).of;
+	a->flow.share = &a->limits.share;
 	list_insert(&all->all, before ? &before->link : NULL, &a->link);
 	return a;
 }

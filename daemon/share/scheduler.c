@@ -39,6 +39,22 @@ static int rank(kops_priority priority)
 	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
 }
 
+/* Jobs of a higher class wait until no flow has any of a lower one. */
+static unsigned class_of(const struct sched_job *job)
+{
+	const struct sched_flow *flow = job->queue->flow;
+
+	if (flow->share && *flow->share == 0)
+		return 2;
+	return job->priority == KOPS_LOW ? 1 : 0;
+}
+
+/* The virtual time that a flow is charged for a us. */
+static double rate_of(const struct sched_flow *flow)
+{
+	return flow->share && *flow->share > 0 ? (double)SCHED_SHARE / (double)*flow->share : 1;
+}
+
 /* Orders jobs of one flow. */
 static bool job_goes_first(const struct sched_job *a, const struct sched_job *b)
 {
@@ -65,11 +81,11 @@ static bool flow_goes_before(const struct fair_queue *queue, const struct fair_p
                              const struct fair_party *b)
 {
 	const struct sched_job *job_a = choice_of(a), *job_b = choice_of(b);
-	bool low_a = job_a->priority == KOPS_LOW, low_b = job_b->priority == KOPS_LOW;
+	unsigned class_a = class_of(job_a), class_b = class_of(job_b);
 
 	(void)queue;
-	if (low_a != low_b)
-		return low_b;
+	if (class_a != class_b)
+		return class_a < class_b;
 	return a->vtime != b->vtime ? a->vtime < b->vtime : job_a->seq < job_b->seq;
 }
 
@@ -161,7 +177,7 @@ static void take_job_out(struct sched *s, struct sched_job *job)
 	s->devices[job->device].waiting--;
 }
 
-/* A flow that could not run, because its jobs were blocked or LOW, has saved nothing up either. */
+/* A flow that could not run, because its jobs were blocked or of a higher class, has saved nothing up either. */
 static void start_job(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
@@ -176,7 +192,8 @@ static void start_job(struct sched *s, struct sched_job *job)
 	fair_catch_up(fair, party);
 	fair_begin(fair, party);
 	job->started_at = party->vtime;
-	fair_charge(fair, party, job->cost_us);
+	job->rate = rate_of(q->flow);
+	fair_charge(fair, party, job->cost_us * job->rate);
 }
 
 struct sched_job *sched_next(struct sched *s, unsigned device,
@@ -226,7 +243,7 @@ bool sched_flow_is_ahead(const struct sched *s, const struct sched_flow *flow)
 static void settle_charge(struct sched *s, const struct sched_job *job)
 {
 	fair_charge(&s->devices[job->device].fair, &job->queue->flow->devices[job->device].party,
-	            job->took_us - job->cost_us);
+	            (job->took_us - job->cost_us) * job->rate);
 }
 
 void sched_finish(struct sched *s, struct sched_job *job)
@@ -263,18 +280,18 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	put_first(s, job);
 }
 
-/* Considers virtual time and priority only. */
+/* Considers virtual time, class and priority only. */
 static double yields_after_us(const struct sched_job *started, const struct sched_job *next)
 {
 	const struct sched_flow *f = started->queue->flow;
 
-	if ((next->priority == KOPS_LOW) != (started->priority == KOPS_LOW))
-		return next->priority == KOPS_LOW ? INFINITY : 0;
+	if (class_of(next) != class_of(started))
+		return class_of(next) < class_of(started) ? 0 : INFINITY;
 	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)
 		return SCHED_QUEUE_SLICE_US;
-	return next->queue->flow->devices[started->device].party.vtime - started->started_at;
+	return (next->queue->flow->devices[started->device].party.vtime - started->started_at) / started->rate;
 }
 
 static double slice_us(const struct sched_job *next)

@@ -14,7 +14,8 @@
  * took so far.
  *
  * Priorities: HIGH goes before other jobs of its own flow only, since any client may ask for it. LOW waits
- * until no flow has other work for the device.
+ * until no flow has other work for the device. Flows with a share of 0 wait for LOW jobs too. The virtual time
+ * of any other flow advances in inverse proportion to its share.
  */
 #ifndef KOPS_SCHEDULER_H
 #define KOPS_SCHEDULER_H
@@ -33,6 +34,7 @@
  * µs. */
 #define SCHED_SLICE_MIN_US 50.0
 #define SCHED_SLICE_US     200.0
+#define SCHED_SHARE        100 /* of a flow, if nothing else is said */
 
 struct sched_job {
 	struct list_link link; /* in its queue, while it waits */
@@ -44,6 +46,7 @@ struct sched_job {
 	double left_us;    /* the part of cost_us that still counts in backlogs */
 	double took_us;    /* measured, before sched_finish() or sched_pause(); 0: unknown */
 	double started_at; /* virtual time of its flow when it was last started */
+	double rate;       /* of that virtual time: what a us was charged then */
 	bool blocked;      /* waits for one of its buffers; see sched_unblock() */
 	bool may_pause;    /* it may come back unfinished, so later jobs of its queue wait until it ends */
 };
@@ -71,6 +74,7 @@ struct sched_share {
 struct sched_flow {
 	struct list_link link; /* in sched.flows, while it has waiting jobs */
 	struct list queues;    /* with waiting jobs */
+	const uint64_t *share; /* its user's setting, which may change at any time; NULL: SCHED_SHARE */
 	struct sched_share devices[SCHED_DEVICES_MAX];
 };
 

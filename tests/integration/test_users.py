@@ -68,8 +68,43 @@ def kill(handle):
     os.waitpid(pid, 0)
 
 
+class Loads:
+    """Users who keep the CPU device busy."""
+
+    def work(self, ms, jobs, sessions=1, priority=wire.NORMAL):
+        """Queues so many jobs of ms, spread over sessions, and waits for all."""
+        clients = [self.daemon.connect() for _ in range(sessions)]
+        ops = [self.slow_op(c, ms) for c in clients]
+        out = [(c, c.start_submit(op, priority=priority)) for _ in range(jobs // sessions) for c, op in zip(clients, ops)]
+        for c, job in out:
+            c.wait(job)
+
+    def shares(self, alice, bob):
+        """The FLOPs that each had while both had jobs: what ended after the first job and before the last of either.
+
+        Both run a function with arguments. Jobs are queued before their turn, so a client that is late changes nothing."""
+        before = self.last_ended()
+        for handle in [as_user(ALICE, *alice), as_user(BOB, *bob)]:
+            result(handle)
+        ended = self.ended_after(before)
+        uids = [job["uid"] for job in ended]
+        first = max(map(uids.index, (ALICE, BOB)))
+        last = len(uids) - 1 - max(map(uids[::-1].index, (ALICE, BOB)))
+        return [sum(job["flops"] for job in ended[first:last] if job["uid"] == wanted) for wanted in (ALICE, BOB)]
+
+    def last_ended(self):
+        """The number of the job that ended last. Measures the machine once, for all users."""
+        with self.daemon.connect() as c:
+            c.submit(self.slow_op(c, 1))
+        return max(job["number"] for job in self.control.trace())
+
+    def ended_after(self, number):
+        """Alice's and Bob's jobs, in the order of their ends."""
+        return [job for job in reversed(self.control.trace()) if job["number"] > number and job["uid"] in (ALICE, BOB)]
+
+
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")
-class Users(harness.DaemonTest):
+class Users(Loads, harness.DaemonTest):
     open_socket = True
     settings = {"max_mapped_per_uid": "8M", "max_sessions_per_uid": 20}
 
@@ -120,32 +155,10 @@ class Users(harness.DaemonTest):
             self.assertEqual(self.run_as(uid, take_all), 20)
         self.control.ping()
 
-    def work(self, ms, jobs, sessions=1, priority=wire.NORMAL):
-        """Queues so many jobs of ms, spread over sessions, and waits for all."""
-        clients = [self.daemon.connect() for _ in range(sessions)]
-        ops = [self.slow_op(c, ms) for c in clients]
-        out = [(c, c.start_submit(op, priority=priority)) for _ in range(jobs // sessions) for c, op in zip(clients, ops)]
-        for c, job in out:
-            c.wait(job)
-
     def connect_anew_for_each(self, ms, jobs):
         for _ in range(jobs):
             with self.daemon.connect() as c:
                 c.submit(self.slow_op(c, ms))
-
-    def shares(self, alice, bob):
-        """The FLOPs that each had while both had jobs: what ended after the first job and before the last of either.
-
-        Both run a function with arguments. Jobs are queued before their turn, so a client that is late changes nothing."""
-        with self.daemon.connect() as c:
-            self.slow_op(c, 1)  # measures the machine once, for both
-        for handle in [as_user(ALICE, *alice), as_user(BOB, *bob)]:
-            result(handle)
-        ended = [(job["uid"], job["flops"]) for job in reversed(self.control.trace()) if job["uid"] in (ALICE, BOB)]
-        uids = [uid for uid, _ in ended]
-        first = max(map(uids.index, (ALICE, BOB)))
-        last = len(uids) - 1 - max(map(uids[::-1].index, (ALICE, BOB)))
-        return [sum(flops for uid, flops in ended[first:last] if uid == wanted) for wanted in (ALICE, BOB)]
 
     def test_fair_by_cost_not_by_count(self):
         """Jobs of 40 ms against jobs of 8 ms: each user gets about half of the device."""
@@ -251,6 +264,45 @@ class Users(harness.DaemonTest):
         kill(a)
         # The two that are out, and one that starts between the requests on either side.
         self.assertLessEqual(worst, 4)
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can play other users")
+class Shares(Loads, harness.DaemonTest):
+    """What an administrator gives to users, in proportion to others."""
+
+    open_socket = True
+
+    def give(self, shares):
+        os.makedirs(self.daemon.config + ".d", exist_ok=True)
+        with open(self.daemon.config + ".d/shares.conf", "w", encoding="utf-8") as f:
+            for name, share in shares.items():
+                print(f"[{name}]", f"share = {share}", sep="\n", file=f)
+        self.daemon.reload()
+
+    def test_three_to_one(self):
+        self.give({f"user {ALICE}": 150, f"user {BOB}": 50})
+        a, b = self.shares((self.work, 8, 240), (self.work, 8, 160))
+        self.assertGreater(a, 2.3 * b)
+        self.assertGreater(b, 0.23 * a)
+
+    def test_others_have_100(self):
+        self.give({f"group {ALICE}": 200})
+        a, b = self.shares((self.work, 8, 240), (self.work, 8, 160))
+        self.assertGreater(a, 1.5 * b)
+        self.assertGreater(b, 0.35 * a)
+
+    def test_the_background_has_what_others_leave(self):
+        """What it has started makes way: no job of it ends before the others' last, but one that ended as they came."""
+        self.give({f"user {ALICE}": 0})
+        before = self.last_ended()
+        working = as_user(ALICE, self.work, 200, 10)
+        self.assertTrue(harness.eventually(self.control.any_running))
+        result(as_user(BOB, self.work, 8, 200, 1, wire.LOW))
+        result(working)
+        uids = [job["uid"] for job in self.ended_after(before)]
+        of_bob = [i for i, uid in enumerate(uids) if uid == BOB]
+        self.assertEqual((uids.count(ALICE), len(of_bob)), (10, 200))
+        self.assertLessEqual(uids[of_bob[0]:of_bob[-1]].count(ALICE), 1)
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can play other users")

@@ -61,11 +61,12 @@ static void test_one_queue_is_in_order(void **state)
 	assert_empty(&s);
 }
 
-/* Plays the device for two flows that always have work, and returns their device time. */
-static void share(double cost_a, double cost_b, int rounds, double *ret_a, double *ret_b)
+/* Plays the device for two flows that always have work, and returns their device time. NULL: no setting. */
+static void share_as(const uint64_t *share_a, const uint64_t *share_b, double cost_a, double cost_b, int rounds,
+                     double *ret_a, double *ret_b)
 {
 	struct sched s = {0};
-	struct sched_flow fa = {0}, fb = {0};
+	struct sched_flow fa = {.share = share_a}, fb = {.share = share_b};
 	struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
 	struct sched_job a[2], b[2];
 
@@ -84,6 +85,11 @@ static void share(double cost_a, double cost_b, int rounds, double *ret_a, doubl
 	}
 }
 
+static void share(double cost_a, double cost_b, int rounds, double *ret_a, double *ret_b)
+{
+	share_as(NULL, NULL, cost_a, cost_b, rounds, ret_a, ret_b);
+}
+
 static void test_flows_share_by_cost(void **state)
 {
 	static const double costs[][2] = {{1, 1}, {1, 10}, {10, 1}, {3, 7}, {1, 1000}};
@@ -95,6 +101,100 @@ static void test_flows_share_by_cost(void **state)
 		share(costs[i][0], costs[i][1], 20000, &a, &b);
 		/* The classic bound: they differ by at most one job of each. */
 		assert_near(a, b, costs[i][0] + costs[i][1] + larger);
+	}
+}
+
+static void test_shares_are_in_proportion(void **state)
+{
+	static const double costs[][2] = {{1, 1}, {1, 10}, {10, 1}, {3, 7}};
+	static const uint64_t shares[][2] = {{100, 100}, {300, 100}, {1, 7}, {10000, 100}};
+	double a, b;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++)
+		for (size_t j = 0; j < sizeof shares / sizeof shares[0]; j++) {
+			double of_a = (double)shares[j][0], of_b = (double)shares[j][1];
+
+			share_as(&shares[j][0], &shares[j][1], costs[i][0], costs[i][1], 20000, &a, &b);
+			assert_near(a / of_a, b / of_b, 2 * (costs[i][0] / of_a + costs[i][1] / of_b));
+		}
+	share_as(&shares[1][0], NULL, 2, 2, 20000, &a, &b); /* a user without a setting has 100 */
+	assert_near(a, 3 * b, 12);
+}
+
+/* What was charged at one rate is not given back at another. */
+static void test_a_share_may_change_while_a_job_is_out(void **state)
+{
+	uint64_t share = 1;
+	struct sched s = {0};
+	struct sched_flow flow = {.share = &share};
+	struct sched_queue q = {.flow = &flow};
+	struct sched_job a = job(100, KOPS_NORMAL, CPU), b = job(100, KOPS_NORMAL, CPU);
+
+	(void)state;
+	sched_add(&s, &q, &a);
+	sched_add(&s, &q, &b);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &a);
+	share = 10000;
+	a.took_us = 100;
+	sched_finish(&s, &a);
+	assert_near(flow.devices[CPU].party.vtime, 100 * 100.0, 1e-6);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &b);
+	b.took_us = 50;
+	share = 1;
+	sched_finish(&s, &b);
+	assert_near(flow.devices[CPU].party.vtime, 100 * 100.0 + 50 * 0.01, 1e-6);
+	assert_empty(&s);
+}
+
+static void test_the_background_waits_for_low(void **state)
+{
+	const uint64_t none = 0;
+	struct sched s = {0};
+	struct sched_flow back = {.share = &none}, other = {.share = &none}, low = {0};
+	struct sched_queue q_back = {.flow = &back}, q_other = {.flow = &other}, q_low = {.flow = &low};
+	struct sched_job b[2] = {job(100, KOPS_HIGH, CPU), job(100, KOPS_NORMAL, CPU)};
+	struct sched_job o = job(100, KOPS_LOW, CPU), l = job(1, KOPS_LOW, CPU);
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		sched_add(&s, &q_back, &b[i]);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &b[0]);
+	sched_add(&s, &q_other, &o);
+	assert_true(sched_yields_after_us(&s, &b[0]) < INFINITY); /* the background shares its time */
+	sched_add(&s, &q_low, &l);
+	assert_near(sched_yields_after_us(&s, &b[0]), SCHED_SLICE_MIN_US, 1e-9);
+	sched_finish(&s, &b[0]);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &l);
+	assert_true(isinf(sched_yields_after_us(&s, &l)));
+	sched_finish(&s, &l);
+	assert_ptr_equal(run_one(&s, CPU), &o); /* the other flow has had nothing */
+	assert_ptr_equal(run_one(&s, CPU), &b[1]);
+	assert_empty(&s);
+}
+
+static void test_a_larger_share_is_interrupted_later(void **state)
+{
+	const uint64_t shares[] = {400, 25};
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct sched s = {0};
+		struct sched_flow fa = {.share = &shares[i]}, fb = {0};
+		struct sched_queue qa = {.flow = &fa}, qb = {.flow = &fb};
+		struct sched_job first = job(1000, KOPS_NORMAL, CPU), a = job(1e6, KOPS_NORMAL, CPU),
+		                 b = job(1e5, KOPS_NORMAL, CPU);
+
+		sched_add(&s, &qb, &first);
+		sched_add(&s, &qb, &b);
+		assert_ptr_equal(sched_next(&s, CPU, NULL), &first);
+		sched_add(&s, &qa, &a); /* at the clock, 0; b's user has had 1000 us */
+		sched_finish(&s, &first);
+		assert_ptr_equal(sched_next(&s, CPU, NULL), &a);
+		assert_near(sched_yields_after_us(&s, &a), 1000 * (double)shares[i] / 100, 1e-6);
+		sched_finish(&s, &a);
+		assert_ptr_equal(run_one(&s, CPU), &b);
+		assert_empty(&s);
 	}
 }
 
@@ -633,6 +733,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_one_queue_is_in_order),
 	    cmocka_unit_test(test_flows_share_by_cost),
+	    cmocka_unit_test(test_shares_are_in_proportion),
+	    cmocka_unit_test(test_a_share_may_change_while_a_job_is_out),
+	    cmocka_unit_test(test_the_background_waits_for_low),
+	    cmocka_unit_test(test_a_larger_share_is_interrupted_later),
 	    cmocka_unit_test(test_idling_saves_nothing),
 	    cmocka_unit_test(test_a_flow_that_had_more_is_ahead),
 	    cmocka_unit_test(test_high_counts_within_its_flow_only),
