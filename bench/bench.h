@@ -10,6 +10,7 @@
  *   ceiling.c         rates of memory and cache; the FMA rate is given
  *   ipc.c             round trips, small jobs, rates
  *   path.c            what jobs lose on their way
+ *   beside/           how long a small job takes beside a heavy user
  *   choice/           all kernels on one shape, and what kopsd's choice loses
  *   report/           results and derived figures, as text, JSON and CSV
  *
@@ -59,6 +60,9 @@ int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **re
 
 /* Runs the steps, in as many jobs as it takes. */
 int bench_jobs(struct bench *b, const struct step *steps, size_t n);
+
+/* Sleeps for as long as kopsd asked a job to, which it refused with KOPS_E_BUSY. */
+void bench_back_off(const kops_job *job);
 
 /* Allocates memory on the bench's device, or SHARED. */
 int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_buffer);

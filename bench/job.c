@@ -78,11 +78,11 @@ static void sleep_us(uint64_t us)
 		;
 }
 
-static uint64_t retry_after_us(const kops_job *job)
+void bench_back_off(const kops_job *job)
 {
 	uint64_t us = kops_job_retry_after_us(job);
 
-	return us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : us;
+	sleep_us(us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : us);
 }
 
 /* *ret_wall_us: of the attempt that was accepted. */
@@ -99,7 +99,7 @@ static int run_patiently(struct bench *b, kops_job *job, double *ret_wall_us)
 		*ret_wall_us = cli_now_us() - start;
 		if (status != KOPS_E_BUSY || cli_now_us() >= end)
 			return status;
-		sleep_us(retry_after_us(job));
+		bench_back_off(job);
 	}
 }
 

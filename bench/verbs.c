@@ -4,7 +4,7 @@
 
 const struct program *bench_program(void)
 {
-	static const struct command *all[2 + OPERATIONS + 1];
+	static const struct command *all[3 + OPERATIONS + 1];
 	static const struct program program = {
 	    .name = "kops-bench",
 	    .usage = "[--socket PATH] BENCHMARK [options] [shapes]",
@@ -20,6 +20,7 @@ const struct program *bench_program(void)
 		return &program;
 	all[n++] = &command_ipc;
 	all[n++] = &command_path;
+	all[n++] = &command_beside;
 	for (size_t i = 0; i < OPERATIONS; i++)
 		all[n++] = bench_command(operation_at(i));
 	return &program;

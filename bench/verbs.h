@@ -8,7 +8,7 @@
 struct program;
 const struct program *bench_program(void);
 
-extern const struct command command_ipc, command_path;
+extern const struct command command_beside, command_ipc, command_path;
 
 /* Returns the command for an op's kernels (verb_op.c). Call it once for each op. */
 const struct command *bench_command(const struct operation *op);

@@ -70,10 +70,10 @@ struct flags {
 	struct opt_real longer_than;
 	/* kops-bench */
 	struct opt_count count, size, warmup, reps, launches, seed;
-	struct opt_count random, spin, clients, out;
+	struct opt_count random, spin, clients, out, every, uid;
 	const char *shape, *table, *cache;
 	struct opt_real fma_rate;
-	bool host, no_check, no_ceiling, csv;
+	bool host, no_check, no_ceiling, csv, two;
 	/* kops-exporter */
 	const char *listen;
 };

@@ -191,10 +191,107 @@ class Reports(BenchTest):
 
     def test_help_and_version(self):
         out = self.bench("-h").stdout
-        for name in ("ipc", *KERNELS):
+        for name in ("ipc", "beside", *KERNELS):
             self.assertIn(f"\n  {name} ", out)
             self.assertIn(f"Usage: kops-bench {name} ", self.bench(name, "-h").stdout)
         self.assertRegex(self.bench("-V").stdout, r"^kops-bench \d+\.\d+\.\d+\n$")
+
+
+class Beside(BenchTest):
+    """kops-bench beside, with a socket that is open to every user."""
+    open_socket = True
+    NOBODY = 65534
+    LOADS = ("gemm:f32:64x32x16:x2", "softmax:f16:30x100:anew", "add:f64:64:host")
+    neighbour = NOBODY if os.geteuid() == 0 else os.geteuid()
+
+    def jobs_of(self, uid):
+        user = self.control.list_users().get(uid)
+        return user["usage"]["jobs_done"] if user else 0
+
+    def check_light(self, light, count):
+        wall = light["wall"]
+        self.assertTrue(30 <= light["jobs"] <= count)  # fewer where all are slow
+        self.assertTrue(0 <= light["late"] < light["jobs"])
+        self.assertTrue(0 < wall["min_us"] <= wall["p50_us"] <= wall["p99_us"] <= wall["max_us"])
+        self.assertTrue(light["per_second"] > 0 and light["device_share"] > 0)
+
+    def test_light_user(self):
+        before = self.jobs_of(self.neighbour)
+        d = self.json("beside", "--count", "40", "--every", "500", "--out", "3", *self.LOADS)
+        self.assertEqual((d["bench"], d["device"], d["ok"], d["two"]), ("beside", "cpu", True, False))
+        self.assertEqual((d["uid"], d["heavy_uid"]), (os.geteuid(), self.neighbour))
+        self.assertEqual((d["out"], d["every_us"], d["size"]), (3, 500, 64))
+        self.assertEqual(d["note"] is None, self.neighbour != os.geteuid())
+        self.check_light(d["quiet"], 40)
+        self.assertEqual([(r["load"], r["why"]) for r in d["loads"]], [(load, None) for load in self.LOADS])
+        for r in d["loads"]:
+            self.check_light(r["light"], 40)
+            self.assertIn(r["kernel"], KERNELS[r["load"].split(":")[0]])
+            self.assertGreater(r["alone_per_second"], 0)
+            self.assertAlmostEqual(r["kept"], r["beside_per_second"] / r["alone_per_second"])
+        self.assertGreater(self.jobs_of(self.neighbour), before + 3 * 3)
+
+    def test_two_heavy_users(self):
+        before = self.jobs_of(os.geteuid()), self.jobs_of(self.neighbour)
+        d = self.json("beside", "--two", "gemm:f32:100")
+        [r] = d["loads"]
+        self.assertEqual([u["uid"] for u in r["users"]], [os.geteuid(), self.neighbour])
+        for share in ("share_of_jobs", "share_of_device"):
+            self.assertAlmostEqual(sum(u[share] for u in r["users"]), 1)
+            self.assertTrue(all(0 < u[share] < 1 for u in r["users"]))
+        self.assertAlmostEqual(r["together"], sum(u["per_second"] for u in r["users"]) / r["alone_per_second"])
+        self.assertGreater(self.jobs_of(os.geteuid()), before[0] + 3)
+        self.assertGreater(self.jobs_of(self.neighbour), before[1] + 3)
+        self.assertNotIn("quiet", d)
+
+    def test_text(self):
+        lines = self.bench("beside", "--count", "30", *self.LOADS[:2]).stdout.splitlines()
+        self.assertIn(f"a product of 64³ every 300 µs (uid {os.geteuid()}), up to 30 times, beside a heavy user "
+                      f"(uid {self.neighbour}) with 2 jobs out", lines[0])
+        self.assertEqual([line.split()[0] for line in lines[1:5]], ["beside", "nothing", *self.LOADS[:2]])
+        self.assertEqual([len(line.split()) for line in lines[2:5]], [7, 10, 10])
+        lines = self.bench("beside", "--two", "add:9x9").stdout.splitlines()
+        self.assertIn(f"two heavy users (uid {os.geteuid()} and {self.neighbour})", lines[0])
+        self.assertEqual((lines[2].split()[0], len(lines[2].split())), ("add:9x9", 7))
+
+    def test_what_does_not_fit_is_a_row_with_a_reason(self):
+        large = "add:f32:8192x4096"
+        fits, does_not = self.json("beside", "--count", "1", "add:8", large)["loads"]
+        self.assertEqual((fits["why"], does_not["load"]), (None, large))
+        self.assertIn("max-resident-per-uid", does_not["why"])
+        d = self.json("beside", "--two", large, code=FAILED)
+        self.assertFalse(d["ok"])
+        self.assertIn("none of the loads", self.bench("beside", "--count", "1", large, code=FAILED).stderr)
+
+    def test_wrong_words(self):
+        for words, sentence in ((["--count", "0"], "--count takes 1 to 1000000"), (["--count", "1000001"], "--count takes"),
+                                (["--every", "0"], "--every takes 1 to"), (["--every", "10000001"], "--every takes"),
+                                (["--out", "0"], "--out takes 1 to 64"), (["--out", "65"], "--out takes 1 to 64"),
+                                (["--uid", str((1 << 32) - 1)], "--uid takes 0 to"), (["--uid", "nobody"], "--uid takes a whole"),
+                                (["--two", "--count", "9"], "whom --two has not"), (["gemm:64", "gem:64"], "did you mean 'gemm'?"),
+                                (65 * ["add:8"], "up to 64 loads")):
+            self.assertIn(sentence, self.bench("beside", *words, code=USAGE).stderr)
+        self.assertIn("gpu7", self.bench("beside", "--device", "gpu7", "add:8", code=FAILED).stderr)
+        self.assertIn("nowhere", self.bench("beside", "--socket", self.path("nowhere"), "add:8", code=CONNECT).stderr)
+
+
+class BesideOneUser(BenchTest):
+    """Where the socket is not open to others."""
+
+    def test_root_stays_alone(self):
+        r = self.bench("beside", "--count", "1", "--json", "add:8")
+        d = json.loads(r.stdout)
+        self.assertEqual(d["heavy_uid"], os.geteuid())
+        self.assertIn(f"both are uid {os.geteuid()}, one user to kopsd", d["note"])
+        self.assertIn(d["note"], r.stderr)
+        self.assertEqual("ermission denied" in d["note"], os.geteuid() == 0)
+
+    def test_the_uid_that_was_asked_for(self):
+        self.bench("beside", "--count", "1", "--uid", str(os.geteuid()), "add:8")
+        if os.geteuid() == 0:
+            self.assertIn("ermission denied", self.bench("beside", "--uid", "61001", "add:8", code=CONNECT).stderr)
+        else:
+            self.assertIn("--uid needs root", self.bench("beside", "--uid", "0", "add:8", code=USAGE).stderr)
 
 
 class Choice(BenchTest):

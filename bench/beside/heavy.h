@@ -1,0 +1,45 @@
+/* heavy.h: a user in a process of its own, which keeps a device busy until it is told to rest. */
+#ifndef KOPS_BENCH_BESIDE_HEAVY_H
+#define KOPS_BENCH_BESIDE_HEAVY_H
+
+#include <sys/types.h>
+
+#include "beside/worker.h"
+
+#define HEAVIES_MAX 2
+
+struct heavy {
+	int sock;
+	pid_t child;
+	uid_t uid;
+};
+
+/*
+ * Starts the process, under another uid if that is not the caller's, and waits until it is connected to kopsd.
+ * The caller has no open handle. `out`: jobs that it keeps out, up to WORKER_OUT_MAX. Returns 0, or KOPS_E_*
+ * with a sentence in why; KOPS_E_CONNECT: this uid does not reach kopsd. heavy_stop() also accepts zeros.
+ */
+int heavy_start(struct heavy *ret, const struct cli *cli, uid_t uid, unsigned out, char *why);
+void heavy_stop(struct heavy *heavy);
+
+/* These block for a job of the load at most, and return 0 or KOPS_E_* with a sentence in why. */
+
+/* Prepares the load until its kernels are settled, which takes seconds, and goes on with it. */
+int heavy_run(struct heavy *heavy, const struct load *load, char *why);
+/* What it did so far, up to the end of a job later than the one of the call before. */
+int heavy_count(struct heavy *heavy, struct reply *ret, char *why);
+/* Ends the load and frees its memory. */
+int heavy_rest(struct heavy *heavy, char *why);
+
+/* Jobs a second, and device time as a part of the time. */
+struct rate {
+	double per_second, device_share;
+};
+
+/* Zeros if no time passed. */
+struct rate done_between(const struct done *first, const struct done *last);
+
+/* Measures n <= HEAVIES_MAX that run: for so long, and until each has done a few jobs. *ret: n of them. */
+int heavies_rates(struct heavy *heavies, size_t n, double us, struct rate *ret, char *why);
+
+#endif
