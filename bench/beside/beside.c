@@ -143,7 +143,7 @@ static int start_other(struct beside *b)
 	char refused[CLI_WHY_BYTES] = "no other uid was given";
 	int rc = start_heavy(b, uid);
 
-	if (rc == KOPS_E_CONNECT && uid != own && !given->set) {
+	if (rc < 0 && uid != own && !given->set) {
 		memcpy(refused, b->bench.why, sizeof(refused));
 		uid = own;
 		rc = start_heavy(b, uid);

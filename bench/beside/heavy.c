@@ -37,8 +37,7 @@ static int become(uid_t uid, char *why)
 	if (uid == geteuid())
 		return 0;
 	if (take_groups(uid) < 0 || setresuid(uid, uid, uid) < 0)
-		return fail(why, KOPS_E_SYSTEM,
-		            "cannot become another user; --uid with your own needs no rights");
+		return fail(why, KOPS_E_SYSTEM, "cannot become that user; without --uid both can be one");
 	return 0;
 }
 

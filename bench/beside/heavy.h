@@ -17,18 +17,18 @@ struct heavy {
 /*
  * Starts the process, under another uid if that is not the caller's, and waits until it is connected to kopsd.
  * The caller has no open handle. `out`: jobs that it keeps out, up to WORKER_OUT_MAX. Returns 0, or KOPS_E_*
- * with a sentence in why; KOPS_E_CONNECT: this uid does not reach kopsd. heavy_stop() also accepts zeros.
+ * with a sentence in why, and nothing to stop.
  */
 int heavy_start(struct heavy *ret, const struct cli *cli, uid_t uid, unsigned out, char *why);
 void heavy_stop(struct heavy *heavy);
 
-/* These block for a job of the load at most, and return 0 or KOPS_E_* with a sentence in why. */
+/* These return 0 or KOPS_E_* with a sentence in why. */
 
 /* Prepares the load until its kernels are settled, which takes seconds, and goes on with it. */
 int heavy_run(struct heavy *heavy, const struct load *load, char *why);
-/* What it did so far, up to the end of a job later than the one of the call before. */
+/* Tells what it did up to the end of a job, a later one in each call. Blocks until then. */
 int heavy_count(struct heavy *heavy, struct reply *ret, char *why);
-/* Ends the load and frees its memory. */
+/* Ends the load and frees its memory. Blocks until its jobs are done. */
 int heavy_rest(struct heavy *heavy, char *why);
 
 /* Jobs a second, and device time as a part of the time. */
