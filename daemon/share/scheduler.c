@@ -177,7 +177,8 @@ static void take_job_out(struct sched *s, struct sched_job *job)
 	s->devices[job->device].waiting--;
 }
 
-/* A flow that could not run, because its jobs were blocked or of a higher class, has saved nothing up either. */
+/* A flow that could not run, because its jobs were blocked or of a higher class, has saved nothing up either.
+ */
 static void start_job(struct sched *s, struct sched_job *job)
 {
 	struct sched_queue *q = job->queue;
