@@ -87,7 +87,11 @@ class Handle:
         options = Options(ctypes.sizeof(Options), socket.encode(), b"test", timeout_ms)
         if lib.kops_open(ctypes.byref(self.k), ctypes.byref(options), why, 512) < 0:
             raise OSError(why.value.decode())
-        self.buffers = [self.alloc() for _ in range(3)]
+        try:
+            self.buffers = [self.alloc() for _ in range(3)]
+        except OSError:
+            self.close()
+            raise
 
     def alloc(self):
         buffer = ctypes.c_void_p()

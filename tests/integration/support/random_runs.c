@@ -99,8 +99,12 @@ static uint64_t below(struct session *s, uint64_t n)
 static kops_buffer *new_buffer(struct session *s, uint32_t side)
 {
 	kops_buffer *buffer;
+	int status;
 
-	if (kops_alloc(s->k, side * side * sizeof(float), KOPS_SHARED, NULL, &buffer) < 0)
+	do /* on a busy machine kopsd may be killed three times before it answers */
+		status = kops_alloc(s->k, side * side * sizeof(float), KOPS_SHARED, NULL, &buffer);
+	while (status == KOPS_E_INTERRUPTED && killed);
+	if (status < 0)
 		die("kops_alloc: %s", kops_error(s->k));
 	return buffer;
 }
