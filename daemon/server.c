@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/slice.h"
 #include "config/load.h"
 #include "core_dump.h"
 #include "decode.h"
@@ -556,6 +557,7 @@ int server_start(struct server *s, int argc, char **argv, char why[CONFIG_WHY_BY
 
 int server_run(struct server *s)
 {
+	slice_shorten();
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	s->state = SERVER_STOPPED;
 	return s->exit_code;

@@ -322,6 +322,11 @@ struct kernel {
 	 * takes one host view; a dense one even if it is not registered for DMA.
 	 */
 	bool once;
+	/*
+	 * CPU: returns true if another kernel that computes meanwhile would have to wait, because a library's
+	 * threads take one call at a time. NULL: never.
+	 */
+	bool (*exclusive)(const struct op_args *args);
 	bool carries;      /* takes parts that hand on more than the output: see op.carried_bytes */
 	bool tensor_cores; /* multiplies f32 on tensor cores: the FMA rate does not limit its speed */
 };

@@ -5,6 +5,7 @@
 #include "cpu/cpu.h"
 
 #include <cblas.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,11 @@
 #define KEPT_WORKSPACE_BYTES (64ull << 20) /* larger ones are freed after the run */
 #define CARRIED_BYTES_MAX    (1u << 20)    /* a run keeps them while it is paused */
 
+/* Ops that one thread may compute beside a long run take no longer than about BESIDE_US there, and have at
+ * least BESIDE_MIN_US, whatever the number of threads: small ones have no use for more than one. */
+#define BESIDE_US     1000.0
+#define BESIDE_MIN_US 60.0
+
 /* For plans: the fixed cost of any op. */
 #define OP_US 1.0
 
@@ -36,6 +42,7 @@
 struct device_state {
 	struct device_info info;
 	unsigned threads;
+	bool is_beside;   /* another thread's: its ops use no thread of the pool, which the first state has */
 	struct list done; /* runs waiting for poll() */
 	void *workspace;  /* kept between runs, at most KEPT_WORKSPACE_BYTES; only grows */
 	uint64_t workspace_bytes;
@@ -88,6 +95,7 @@ static void fill_info(struct device_state *dev)
 	dev->info.cache_bytes = cache_bytes > 0 ? (uint64_t)cache_bytes : 0;
 	dev->info.depth = 2;
 	dev->info.depth_us = 500; /* so that the next run is there when a short one ends */
+	dev->info.beside_us = fmax(BESIDE_US / dev->threads, BESIDE_MIN_US);
 	dev->info.op_us = OP_US;
 	dev->info.carried_max_bytes = CARRIED_BYTES_MAX;
 	dev->info.kept_workspace_max_bytes = KEPT_WORKSPACE_BYTES;
@@ -149,11 +157,28 @@ static int cpu_open(unsigned index, const struct driver_limits *limits, struct d
 	return 0;
 }
 
+static int cpu_open_beside(const struct device_state *dev, struct device_state **ret_beside,
+                           char why[WHY_BYTES])
+{
+	struct device_state *beside = calloc(1, sizeof *beside);
+
+	if (!beside) {
+		snprintf(why, WHY_BYTES, "out of memory opening the CPU device");
+		return KOPS_E_NOMEM;
+	}
+	beside->info = dev->info;
+	beside->threads = 1;
+	beside->is_beside = true;
+	*ret_beside = beside;
+	return 0;
+}
+
 static void cpu_close(struct device_state *dev)
 {
 	if (!dev)
 		return;
-	threads_stop();
+	if (!dev->is_beside)
+		threads_stop();
 	if (dev->workspace)
 		munmap(dev->workspace, dev->workspace_bytes);
 	free(dev);
@@ -311,6 +336,7 @@ static int run_ops(struct run *run, const struct launch *launch)
 static void cpu_start(struct device_state *dev, struct run *run)
 {
 	struct launch launch = {.workspace_bytes = run->device_bytes};
+	bool was_alone = threads_set_alone(dev->is_beside);
 
 	run->status = 0;
 	run->error[0] = 0;
@@ -326,6 +352,7 @@ static void cpu_start(struct device_state *dev, struct run *run)
 		run->status = run_ops(run, &launch);
 	}
 	put_workspace(dev, launch.workspace, run->device_bytes);
+	threads_set_alone(was_alone);
 	list_push_last(&dev->done, &run->link);
 }
 
@@ -350,6 +377,7 @@ const struct driver driver_cpu = {
     .kind = "cpu",
     .count = cpu_count,
     .open = cpu_open,
+    .open_beside = cpu_open_beside,
     .close = cpu_close,
     .describe = cpu_describe,
     .sense = cpu_sense,

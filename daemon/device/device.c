@@ -36,6 +36,11 @@ static void note_busy(struct device *d, const struct run *run, uint64_t now)
 
 static void finish_run(struct device *d, const struct device_work *work, uint64_t now)
 {
+	if (work->beside) {
+		d->beside_out--;
+		note_busy(d, work->run, now);
+		return;
+	}
 	d->planned_us = --d->runs_out ? d->planned_us - work->planned_us : 0;
 	d->oldest_ns = now;
 	if (work != &d->canary_work)
@@ -70,10 +75,22 @@ static void finish_some(struct device *d)
 		uv_idle_start(&d->look_out, on_look_out);
 }
 
+/* The short runs first: their clients wait for little else. */
+static struct device_work *take_from_threads(struct device *d, bool looking)
+{
+	struct device_work *back = d->beside_out ? device_thread_take_done(&d->beside, false) : NULL,
+	                   **end = &back;
+
+	while (*end)
+		end = &(*end)->next;
+	*end = device_thread_take_done(&d->thread, looking);
+	return back;
+}
+
 static void take_done(struct device *d, bool looking)
 {
 	if (!d->back)
-		d->back = device_thread_take_done(&d->thread, looking);
+		d->back = take_from_threads(d, looking);
 	if (d->back)
 		finish_some(d);
 }
@@ -128,6 +145,7 @@ static void on_woken(uv_poll_t *woken, int status, int events)
 static void free_device(struct device *d)
 {
 	device_thread_destroy(&d->thread);
+	device_thread_destroy(&d->beside);
 	close(d->thread.wake_fd);
 	canary_free(d->canary);
 	free(d);
@@ -197,6 +215,34 @@ static int open_handles(struct device *d, uv_loop_t *loop)
 	return 0;
 }
 
+static void init_threads(struct device *d, unsigned index, const struct driver_limits *limits)
+{
+	struct device_thread *t = &d->thread;
+
+	device_thread_init(t);
+	t->driver = d->driver;
+	t->index = index;
+	t->limits = *limits;
+	t->may_call_loop = d->may_look_out;
+	device_thread_init(&d->beside);
+	d->beside.driver = d->driver;
+	d->beside.beside = t;
+	d->beside.wake_fd = t->wake_fd;
+}
+
+/* On failure no thread is left. */
+static int start_threads(struct device *d, char why[WHY_BYTES])
+{
+	int rc = device_thread_start(&d->thread, why);
+
+	if (rc < 0 || !d->driver->open_beside)
+		return rc;
+	rc = device_thread_start(&d->beside, why);
+	if (rc < 0)
+		device_thread_stop(&d->thread);
+	return rc;
+}
+
 /* calloc() would not align it. */
 static struct device *new_device(void)
 {
@@ -224,12 +270,8 @@ int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, 
 	d->planner = &d->thread.planner;
 	d->info = &d->planner->info;
 	d->disabled_kernels = d->thread.disabled_kernels;
-	device_thread_init(&d->thread);
-	d->thread.driver = driver;
-	d->thread.index = index;
-	d->thread.limits = *limits;
-	d->thread.may_call_loop = d->may_look_out;
-	rc = device_thread_start(&d->thread, why);
+	init_threads(d, index, limits);
+	rc = start_threads(d, why);
 	if (rc < 0) {
 		close_handles(d);
 		return rc;
@@ -245,6 +287,8 @@ void device_close(struct device *d)
 {
 	if (!d)
 		return;
+	if (d->driver->open_beside)
+		device_thread_stop(&d->beside);
 	device_thread_stop(&d->thread);
 	close_handles(d);
 }
@@ -262,10 +306,23 @@ void device_pause_at(struct device *d, uint64_t ns)
 	__atomic_store_n(&d->thread.pause_at_ns, ns, __ATOMIC_RELAXED);
 }
 
+/* The loop does not poll for its end: it would take one of the CPUs that the long run uses. */
+static void submit_beside(struct device *d, struct device_work *work)
+{
+	d->work_out++;
+	d->beside_out++;
+	work->planned_us = work->run->plan_us;
+	device_thread_push(&d->beside, work, false);
+}
+
 void device_submit(struct device *d, struct device_work *work)
 {
 	bool looks = d->may_look_out && work->run && work->run->plan_us < SHORT_RUN_US;
 
+	if (work->beside) {
+		submit_beside(d, work);
+		return;
+	}
 	d->work_out++;
 	if (work->run && d->runs_out++ == 0)
 		d->oldest_ns = clock_ns();
@@ -281,18 +338,41 @@ void device_submit(struct device *d, struct device_work *work)
 	}
 }
 
-/* The device's thread does not use the driver while its inbox is empty. */
+/* A device's thread does not use the driver while its inbox is empty. */
 bool device_run_now(struct device *d, struct device_work *work)
 {
-	if (d->work_out || device_can_hang(d))
+	struct device_state *dev = work->beside ? d->beside.dev : d->dev;
+	bool busy = work->beside ? d->beside_out > 0 : d->work_out > 0;
+	uint64_t now;
+
+	if (busy || device_can_hang(d))
 		return false;
 	work->run->pause_at_ns = NULL;
-	d->driver->start(d->dev, work->run);
-	d->driver->poll(d->dev);
-	d->oldest_ns = clock_ns();
-	note_busy(d, work->run, d->oldest_ns);
+	d->driver->start(dev, work->run);
+	d->driver->poll(dev);
+	now = clock_ns();
+	if (!work->beside)
+		d->oldest_ns = now;
+	note_busy(d, work->run, now);
 	work->done(work);
 	return true;
+}
+
+static bool computes_apart(const struct run *run)
+{
+	for (unsigned i = 0; i < run->n_ops; i++) {
+		const struct kernel *kernel = run->ops[i].kernel;
+
+		if (kernel->exclusive && kernel->exclusive(&run->ops[i].args))
+			return false;
+	}
+	return true;
+}
+
+bool device_has_room_beside(const struct device *d, const struct run *run)
+{
+	return d->driver->open_beside && d->runs_out > 0 && d->beside_out < d->info->depth &&
+	       run->plan_us <= d->info->beside_us && computes_apart(run);
 }
 
 unsigned device_jobs_out(const struct device *d)

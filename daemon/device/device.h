@@ -36,16 +36,17 @@ struct device {
 	const char *disabled_kernels;   /* "" or "gemm/cublas,softmax/online" */
 
 	/* Current state, for others to read. */
-	unsigned runs_out; /* jobs and canary */
-	unsigned work_out; /* runs and tasks */
-	double planned_us; /* of the runs that are out */
+	unsigned runs_out;   /* jobs and canary, without those beside */
+	unsigned work_out;   /* all runs and tasks */
+	double planned_us;   /* of the runs that are out, without those beside */
+	unsigned beside_out; /* short runs that another thread computes beside a long one */
 	bool canary_out;
 	struct device_stats stats;
 
 	const struct turns *turns; /* of the loop; NULL: the loop serves nobody else */
 
 	/* Private to device.c. */
-	struct device_thread thread;
+	struct device_thread thread, beside; /* beside: only if the driver opens one */
 	struct device_work *back; /* returned by the thread, oldest first; done() has not been called */
 	uv_poll_t woken; /* raised by the thread; a uv_async_t would spin if its sender was preempted */
 	uv_idle_t look_out;
@@ -74,7 +75,8 @@ int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, 
 /* Stops the thread and frees the device. No work may be out. NULL allowed. The loop must run once more. */
 void device_close(struct device *device);
 
-/* Hands over work, in order. Loop thread. */
+/* Hands over work, in order; work->beside is set if it is to be computed beside a run that is out. Loop
+ * thread. */
 void device_submit(struct device *device, struct device_work *work);
 
 /* Returns true while the loop polls for the end of a run instead of sleeping. */
@@ -93,8 +95,9 @@ static inline bool device_waits_to_tell(const struct device *device)
 }
 
 /*
- * Runs the work within this call, done() included, if the device computes at once and is idle. That saves two
- * changes of thread, which take longer than a short run. Returns false if it did not. Loop thread.
+ * Runs the work within this call, done() included, if the device computes at once, and is idle or the work is
+ * to be computed beside a run. That saves two changes of thread, which take longer than a short run. Returns
+ * false if it did not. Loop thread.
  */
 bool device_run_now(struct device *device, struct device_work *work);
 
@@ -122,6 +125,19 @@ static inline bool device_has_room(const struct device *device)
 	return device->planned_us < info->crowd_us || device->runs_out == 0 ||
 	       (device->runs_out < info->depth && device->planned_us < info->depth_us);
 }
+
+/* Returns true if no run at all should be handed over. */
+static inline bool device_is_full(const struct device *device)
+{
+	return !device_has_room(device) &&
+	       (!device->driver->open_beside || device->beside_out >= device->info->depth);
+}
+
+/*
+ * Returns true if the planned run may be computed beside those that are out: it is short, and needs no threads
+ * that they use. So a short job waits for a long one's pause neither for its own sake nor for the long one's.
+ */
+bool device_has_room_beside(const struct device *device, const struct run *run);
 
 /* Bytes of its memory without those of RESIDENT buffers. resident.c admits new buffers up to that. */
 static inline uint64_t device_room_bytes(const struct device *device)

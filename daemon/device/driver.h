@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define DRIVER_ABI   21
+#define DRIVER_ABI   22
 #define DRIVER_ENTRY "kops_driver"
 
 /* 0: it does not say. */
@@ -41,6 +41,12 @@ struct driver {
 
 	int (*open)(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
 	            char why[WHY_BYTES]);
+	/*
+	 * Opens a second state of an open device, for another thread: it computes short runs there while `dev`
+	 * is busy with a long one (info.beside_us). Close it before `dev`. NULL: the device has none.
+	 */
+	int (*open_beside)(const struct device_state *dev, struct device_state **ret_beside,
+	                   char why[WHY_BYTES]);
 	void (*close)(struct device_state *dev); /* NULL allowed; no run may be out */
 	void (*describe)(const struct device_state *dev, struct device_info *ret); /* any thread */
 

@@ -10,6 +10,7 @@
 
 #include "affinity.h"
 #include "base/clock.h"
+#include "base/slice.h"
 #include "base/spin.h"
 #include "common/threads.h"
 #include "device/canary.h"
@@ -187,7 +188,13 @@ static void serve_device(struct device_thread *t)
 
 static int open_and_test(struct device_thread *t)
 {
-	int rc = t->driver->open(t->index, &t->limits, &t->dev, t->open_why);
+	int rc;
+
+	if (t->beside) {
+		slice_shorten(); /* the long run has a thread on each CPU */
+		return t->driver->open_beside(t->beside->dev, &t->dev, t->open_why);
+	}
+	rc = t->driver->open(t->index, &t->limits, &t->dev, t->open_why);
 
 	if (rc < 0)
 		return rc;
@@ -235,6 +242,7 @@ void device_thread_init(struct device_thread *t)
 	pthread_cond_init(&t->opened, &attr);
 	pthread_condattr_destroy(&attr);
 	t->loop_cpu = -1;
+	t->pause_at_ns = UINT64_MAX;
 }
 
 void device_thread_destroy(struct device_thread *t)

@@ -1,6 +1,7 @@
 /*
  * thread.h: the thread of a device. It opens the driver's device, starts the work that is pushed, and hands it
- * back. Its owner, device.c, calls these functions on the loop thread.
+ * back. Its owner, device.c, calls these functions on the loop thread. A device that computes at once may have
+ * a second thread, for short runs beside a long one.
  *
  * States: OPENING → READY → CLOSING.
  */
@@ -20,6 +21,8 @@ struct device_thread {
 	const struct driver *driver;
 	unsigned index;
 	struct driver_limits limits;
+	const struct device_thread
+	    *beside;        /* works beside this thread, on an open device; NULL: opens the device */
 	int wake_fd;        /* an eventfd, raised when work is done and when the loop should look out */
 	bool may_call_loop; /* may ask the loop to look out */
 

@@ -13,6 +13,7 @@ struct device_work {
 	/* Called on the device thread before the run starts. May be NULL if there is a run. */
 	void (*execute)(struct device_work *work, const struct driver *driver, struct device_state *dev);
 	void (*done)(struct device_work *work); /* on the loop thread */
+	bool beside;       /* computed beside a longer run, by the device's second thread */
 	double planned_us; /* private to device.c: counted until the work comes back, ended or paused */
 };
 

@@ -17,6 +17,24 @@ static bool has_to_wait(struct engine *e, struct job *job)
 	return e->suspect && (e->suspect != job || engine_has_jobs_out(e));
 }
 
+/* Returns true if the next job may run beside those that are out: only if the current one would be paused for
+ * it. A paused job returns to the thread that it had, and jobs of one queue keep their order. */
+static bool may_be_beside(const struct job *job)
+{
+	return job->state != JOB_PAUSED && !job->sched.queue->running &&
+	       device_has_room_beside(job_device(job)->device, &job->run) &&
+	       device_makes_way(job->engine, job->sched.device);
+}
+
+/* Finds the next job a place on its device. */
+static bool take_place(struct job *job)
+{
+	bool has_room = device_has_room(job_device(job)->device);
+
+	job->sched.beside = !has_room && may_be_beside(job);
+	return has_room || job->sched.beside;
+}
+
 /* For sched_next(). */
 static struct sched_job *choose_job(struct sched_job *next)
 {
@@ -25,7 +43,7 @@ static struct sched_job *choose_job(struct sched_job *next)
 
 	if (e->suspect && e->suspect->sched.device == next->device)
 		job = e->suspect; /* it was chosen before */
-	if (has_to_wait(e, job))
+	if (!take_place(job) || has_to_wait(e, job))
 		return NULL;
 	if (job->state != JOB_PAUSED)
 		job = job_admit(e, job);
@@ -38,7 +56,7 @@ static bool dispatch_one(struct engine *e, unsigned index)
 	unsigned waiting = e->sched.devices[index].waiting;
 	struct sched_job *next;
 
-	if (!device_has_room(e->devices[index].device))
+	if (device_is_full(e->devices[index].device))
 		return false;
 	next = sched_next(&e->sched, index, choose_job);
 	if (next)

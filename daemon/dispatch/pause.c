@@ -22,17 +22,34 @@ static double gives_way_after_us(const struct engine *e, const struct job *job)
 	return job == e->suspect && other_devices_wait(e, job) ? fmin(us, SCHED_QUEUE_SLICE_US) : us;
 }
 
-/* A device that computes at once runs the job that was started first. */
+/* A device that computes at once runs the job that was started first, but for those beside it. */
+static const struct job *current_job(const struct engine_device *device)
+{
+	const struct job *job;
+
+	list_for_each (job, &device->out, out)
+		if (!job->sched.beside)
+			return job;
+	return NULL;
+}
+
+bool device_makes_way(const struct engine *e, unsigned index)
+{
+	const struct job *job = current_job(&e->devices[index]);
+
+	return job && isfinite(sched_yields_after_us(&e->sched, &job->sched));
+}
+
 void device_gives_way(struct engine *e, unsigned index)
 {
-	const struct job *job = list_first(&e->devices[index].out, struct job, out);
+	const struct job *job = current_job(&e->devices[index]);
 	double after_us;
 
 	if (!job || !job->sched.may_pause)
 		return;
 	after_us = gives_way_after_us(e, job);
-	if (after_us < MAX_AFTER_US)
-		device_pause_at(e->devices[index].device, job->resumed_ns + (uint64_t)(after_us * 1e3));
+	device_pause_at(e->devices[index].device,
+	                after_us < MAX_AFTER_US ? job->resumed_ns + (uint64_t)(after_us * 1e3) : UINT64_MAX);
 }
 
 void job_pause(struct job *job)

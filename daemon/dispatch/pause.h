@@ -7,6 +7,9 @@
 
 #include "job/job.h"
 
+/* Returns true if the device's current job is one that makes way for the job that waits next. */
+bool device_makes_way(const struct engine *engine, unsigned index);
+
 /* Asks the device to pause its current job when another should run. */
 void device_gives_way(struct engine *engine, unsigned index);
 

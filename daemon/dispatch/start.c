@@ -60,6 +60,7 @@ void job_start(struct job *job)
 		list_remove(&job->paused);
 	job_move(job, JOB_RUNNING);
 	list_push_last(&device->out, &job->out);
+	job->work.beside = job->sched.beside;
 	job->resumed_ns = clock_ns();
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;

@@ -21,7 +21,8 @@ struct device_info {
 	unsigned depth;        /* runs worth having out at once, */
 	double depth_us;       /* while those out are planned to take no longer than this; */
 	double crowd_us;       /* any number, planned to take no longer than this: they may share launches */
-	bool has_trials;       /* jobs are worth timing to choose among kernels */
+	double beside_us; /* a run planned to take no longer may be computed beside a longer one; 0: none */
+	bool has_trials;  /* jobs are worth timing to choose among kernels */
 
 	/* Added to the times that kernels estimate: for each run, and for each op with elements. */
 	double run_us, op_us;

@@ -23,10 +23,10 @@ static void queue_unlink(struct sched_queue *q)
 }
 
 /* Returns true if the queue's next job may go to the device. While a job of the queue is out, only its own
- * device keeps the order, and only if that job does not pause. */
+ * device keeps the order, and only if that job neither pauses nor runs beside others. */
 static bool may_follow(const struct sched_queue *q, unsigned device)
 {
-	return !q->running || (q->running_device == device && !q->running_may_pause);
+	return !q->running || (q->running_device == device && !q->running_holds);
 }
 
 static bool is_eligible(const struct sched_job *job)
@@ -39,8 +39,8 @@ static int rank(kops_priority priority)
 	return priority == KOPS_HIGH ? 0 : priority == KOPS_LOW ? 2 : 1;
 }
 
-/* Jobs of a higher class wait until no flow has any of a lower one. */
-static unsigned class_of(const struct sched_job *job)
+/* Jobs of a higher tier wait until no flow has any of a lower one. */
+static unsigned tier_of(const struct sched_job *job)
 {
 	const struct sched_flow *flow = job->queue->flow;
 
@@ -81,11 +81,11 @@ static bool flow_goes_before(const struct fair_queue *queue, const struct fair_p
                              const struct fair_party *b)
 {
 	const struct sched_job *job_a = choice_of(a), *job_b = choice_of(b);
-	unsigned class_a = class_of(job_a), class_b = class_of(job_b);
+	unsigned tier_a = tier_of(job_a), tier_b = tier_of(job_b);
 
 	(void)queue;
-	if (class_a != class_b)
-		return class_a < class_b;
+	if (tier_a != tier_b)
+		return tier_a < tier_b;
 	return a->vtime != b->vtime ? a->vtime < b->vtime : job_a->seq < job_b->seq;
 }
 
@@ -177,7 +177,7 @@ static void take_job_out(struct sched *s, struct sched_job *job)
 	s->devices[job->device].waiting--;
 }
 
-/* A flow that could not run, because its jobs were blocked or of a higher class, has saved nothing up either.
+/* A flow that could not run, because its jobs were blocked or of a higher tier, has saved nothing up either.
  */
 static void start_job(struct sched *s, struct sched_job *job)
 {
@@ -188,7 +188,7 @@ static void start_job(struct sched *s, struct sched_job *job)
 	take_job_out(s, job);
 	q->running++;
 	q->running_device = job->device;
-	q->running_may_pause = job->may_pause;
+	q->running_holds = job->may_pause || job->beside;
 	enter_heap(s, q);
 	fair_catch_up(fair, party);
 	fair_begin(fair, party);
@@ -281,13 +281,13 @@ void sched_pause(struct sched *s, struct sched_job *job, double left_us)
 	put_first(s, job);
 }
 
-/* Considers virtual time, class and priority only. */
+/* Considers virtual time, tier and priority only. */
 static double yields_after_us(const struct sched_job *started, const struct sched_job *next)
 {
 	const struct sched_flow *f = started->queue->flow;
 
-	if (class_of(next) != class_of(started))
-		return class_of(next) < class_of(started) ? 0 : INFINITY;
+	if (tier_of(next) != tier_of(started))
+		return tier_of(next) < tier_of(started) ? 0 : INFINITY;
 	if (next->queue->flow == f && rank(next->priority) != rank(started->priority))
 		return rank(next->priority) < rank(started->priority) ? 0 : INFINITY;
 	if (next->queue->flow == f)

@@ -49,6 +49,7 @@ struct sched_job {
 	double rate;       /* of that virtual time: what a us was charged then */
 	bool blocked;      /* waits for one of its buffers; see sched_unblock() */
 	bool may_pause;    /* it may come back unfinished, so later jobs of its queue wait until it ends */
+	bool beside; /* it runs beside the device's others, in no order with them, so later jobs wait too */
 };
 
 struct sched_queue {
@@ -57,7 +58,7 @@ struct sched_queue {
 	struct list jobs; /* waiting, in order */
 	unsigned running; /* dispatched, not finished */
 	unsigned running_device;
-	bool running_may_pause; /* whether the last of these may pause */
+	bool running_holds;     /* later jobs wait until the last of these has ended */
 	double backlog_us;      /* estimated time left of waiting and running jobs */
 	uint64_t lane;          /* unique; the device keeps runs of one lane in order */
 	struct heap_node ready; /* in its flow's heap, while its first job may start */

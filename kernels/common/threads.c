@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 
 #define WORKERS_MAX 1023
 
@@ -29,6 +28,8 @@ static struct {
     .idle = PTHREAD_COND_INITIALIZER,
     .limit = 1,
 };
+
+static _Thread_local bool is_alone;
 
 static void run_parts(void (*fn)(void *ctx, unsigned part), void *ctx, unsigned n_parts)
 {
@@ -125,6 +126,14 @@ void threads_forget(void)
 	pool.open = pool.stopping = false;
 }
 
+bool threads_set_alone(bool alone)
+{
+	bool before = is_alone;
+
+	is_alone = alone;
+	return before;
+}
+
 unsigned threads_count(void)
 {
 	return pool.limit;
@@ -141,7 +150,7 @@ unsigned threads_parts(uint64_t work, uint64_t grain)
 
 void threads_run(unsigned n_parts, void (*fn)(void *ctx, unsigned part), void *ctx)
 {
-	if (n_parts < 2 || pthread_mutex_trylock(&pool.user) != 0) {
+	if (n_parts < 2 || is_alone || pthread_mutex_trylock(&pool.user) != 0) {
 		for (unsigned part = 0; part < n_parts; part++)
 			fn(ctx, part);
 		return;

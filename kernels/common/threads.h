@@ -7,6 +7,7 @@
 #define KOPS_THREADS_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -22,6 +23,12 @@ int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
  */
 void threads_set(unsigned n);
 unsigned threads_count(void);
+
+/*
+ * While it is set, the calling thread computes all parts of its ops itself. They are the same parts, and so
+ * give the same bits. Returns the setting before.
+ */
+bool threads_set_alone(bool alone);
 
 /* Ends the workers and waits for them. The next threads_run() starts new ones. */
 void threads_stop(void);

@@ -23,6 +23,11 @@ enum { A, B, C };
 #define PACK_GRAIN     (64 * 1024) /* elements per part */
 #define PACK_BYTES_FEW (1 << 20)
 
+/* OpenBLAS computes m * n * k up to this in the calling thread: SMP_THRESHOLD_MIN times
+ * GEMM_MULTITHREAD_THRESHOLD in its sources. Newer ones take gemv for vectors, with a limit of its own. */
+#define BLAS_ALONE_MAX        262144.0
+#define BLAS_ALONE_MAX_VECTOR 9216.0
+
 /* One operand as cblas takes it. transposed: against row-major order. */
 struct operand {
 	const struct view *view;
@@ -275,6 +280,17 @@ static int launch_openblas(const struct op_args *args, const struct launch *laun
 	return 0;
 }
 
+static bool exclusive(const struct op_args *args)
+{
+	struct op_args folded = fold_equal_terms(args);
+	const struct view *a = &folded.views[A], *c = &folded.views[C];
+	bool is_vector = c->shape[1] == 1 || c->shape[2] == 1;
+
+	return openblas_get_num_threads() > 1 && computes_product(args) &&
+	       (double)c->shape[1] * (double)c->shape[2] * (double)a->shape[2] >
+	           (is_vector ? BLAS_ALONE_MAX_VECTOR : BLAS_ALONE_MAX);
+}
+
 /* ---- Time ---- */
 
 /* Of a packed operand: its elements converted, and the workspace written and read. */
@@ -343,6 +359,7 @@ static const struct kernel kernels[] = {
      .supports = supports,
      .workspace = workspace,
      .time_ns = time_ns,
+     .exclusive = exclusive,
      .carries = true,
      .launch = launch_openblas},
     CPU_REFERENCE_KERNEL_OF("f32 f64 f16 bf16", reference_ns),

@@ -111,6 +111,23 @@ class Users(Loads, harness.DaemonTest):
     def run_as(self, uid, function, *args):
         return result(as_user(uid, function, *args))
 
+    def test_short_jobs_run_beside_a_long_one(self):
+        """Not only when it pauses, which is at most once in each of its parts."""
+        def small():
+            c = self.daemon.connect()
+            op = wire.add(*[view(c.import_new(64), [4])] * 3)
+            for _ in range(1000):
+                c.submit(op)
+        before = self.last_ended()
+        long = as_user(ALICE, self.work, 3000, 1)
+        self.assertTrue(harness.eventually(self.control.any_running))
+        parts, = [s["oldest"]["parts"] for s in self.control.list_sessions() if s["oldest"]]
+        for handle in as_user(BOB, small), long:
+            result(handle)
+        uids = [job["uid"] for job in self.ended_after(before)]
+        self.assertGreater(parts, 10)
+        self.assertGreater(uids.index(ALICE), 3 * parts)
+
     def test_permission(self):
         os.chmod(self.daemon.socket, 0o660)
         try:
@@ -342,7 +359,10 @@ class Limits(unittest.TestCase):
             return self.fill(c)
 
     def mib(self, uid, *groups):
-        return result(as_user(uid, self.fill_once, groups=groups))
+        mib = result(as_user(uid, self.fill_once, groups=groups))
+        with self.daemon.connect() as c:  # limits of a session count until it has ended
+            self.assertTrue(harness.eventually(lambda: c.list_users()[uid]["sessions"] == 0))
+        return mib
 
     def test_users_over_groups_over_everybody(self):
         self.start({f"user {ALICE}": ["max-mapped-per-uid = 6M"], f"group {LAB}": ["max-mapped-per-uid = 8M"],

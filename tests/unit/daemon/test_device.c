@@ -168,12 +168,113 @@ static void test_a_look_ends_what_is_through(void **state)
 	close_cpu(&loop, device);
 }
 
+static bool released; /* atomic */
+
+static void wait_for_release(struct device_work *work, const struct driver *driver, struct device_state *dev)
+{
+	(void)work;
+	(void)driver;
+	(void)dev;
+	while (!__atomic_load_n(&released, __ATOMIC_SEQ_CST))
+		usleep(100);
+}
+
+static struct run *plan(const struct device *device, struct canary *canary, double us)
+{
+	struct run *run = canary_prepare(canary, "");
+
+	assert_non_null(run);
+	assert_int_equal(plan_run(device->planner, run), 0);
+	run->plan_us = us;
+	return run;
+}
+
+/* By the second thread, and by the loop: while the first thread is still at a long run. */
+static void test_short_runs_are_computed_beside_a_long_one(void **state)
+{
+	uv_loop_t loop;
+	struct device *device = open_cpu(&loop);
+	struct canary *canary = canary_new(op_by_name("gemm"), KOPS_F64);
+	struct device_work longer = {
+	    .run = plan(device, device->canary, 1e6), .execute = wait_for_release, .done = done};
+	struct device_work shorter = {.run = plan(device, canary, 10), .done = done, .beside = true};
+
+	(void)state;
+	told = 0;
+	released = false;
+	assert_false(device_has_room_beside(device, shorter.run)); /* beside what? */
+	device_submit(device, &longer);
+	assert_false(device_has_room(device));
+	assert_false(device_is_full(device));
+	assert_true(device_has_room_beside(device, shorter.run));
+	shorter.run->plan_us = device->info->beside_us + 1;
+	assert_false(device_has_room_beside(device, shorter.run));
+	device_submit(device, &shorter);
+	while (told == 0)
+		uv_run(&loop, UV_RUN_ONCE);
+	assert_true(canary_is_right(canary));
+
+	shorter.run = plan(device, canary, 10);
+	assert_true(device_run_now(device, &shorter));
+	assert_int_equal(told, 2);
+	assert_true(canary_is_right(canary));
+	shorter.beside = false;
+	assert_false(device_run_now(device, &shorter)); /* the first thread has the device */
+
+	__atomic_store_n(&released, true, __ATOMIC_SEQ_CST);
+	run_until_idle(&loop, device);
+	assert_int_equal(told, 3);
+	assert_true(canary_is_right(device->canary));
+	assert_int_equal(device->runs_out + device->beside_out, 0);
+	close_cpu(&loop, device);
+	canary_free(canary);
+}
+
+static void test_there_are_few_beside(void **state)
+{
+	enum { FEW = 2 };
+	uv_loop_t loop;
+	struct device *device = open_cpu(&loop);
+	struct device_work longer = {
+	    .run = plan(device, device->canary, 1e6), .execute = wait_for_release, .done = done};
+	struct device_work shorter[FEW];
+	struct canary *canaries[FEW];
+
+	(void)state;
+	told = 0;
+	released = false;
+	assert_int_equal(device->info->depth, FEW);
+	device_submit(device, &longer);
+	for (unsigned i = 0; i < FEW; i++) {
+		canaries[i] = canary_new(op_by_name("gemm"), KOPS_F64);
+		shorter[i] = (struct device_work){.run = plan(device, canaries[i], 10),
+		                                  .execute = wait_for_release,
+		                                  .done = done,
+		                                  .beside = true};
+		assert_true(device_has_room_beside(device, shorter[i].run));
+		device_submit(device, &shorter[i]);
+	}
+	assert_false(device_has_room_beside(device, shorter[0].run));
+	assert_true(device_is_full(device));
+	assert_false(device_run_now(device, &shorter[0])); /* the second thread has that state */
+	__atomic_store_n(&released, true, __ATOMIC_SEQ_CST);
+	run_until_idle(&loop, device);
+	assert_int_equal(told, 1 + FEW);
+	for (unsigned i = 0; i < FEW; i++) {
+		assert_true(canary_is_right(canaries[i]));
+		canary_free(canaries[i]);
+	}
+	close_cpu(&loop, device);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_loop_looks_up_between_slices),
 	                                   cmocka_unit_test(test_one_user_is_told_all_at_once),
 	                                   cmocka_unit_test(test_the_thread_ends_its_sleeps_on_time),
-	                                   cmocka_unit_test(test_a_look_ends_what_is_through)};
+	                                   cmocka_unit_test(test_a_look_ends_what_is_through),
+	                                   cmocka_unit_test(test_short_runs_are_computed_beside_a_long_one),
+	                                   cmocka_unit_test(test_there_are_few_beside)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <cblas.h>
 #include <cmocka.h>
 
 #include "common/cpu.h"
@@ -100,6 +101,41 @@ static void test_one_kernel_for_all_sizes(void **state)
 			}
 }
 
+/* A product beside another must not wait for OpenBLAS's threads. */
+static void test_which_products_need_openblas_threads(void **state)
+{
+	static const struct {
+		uint64_t m, n, k;
+		bool exclusive;
+	} cases[] = {{64, 64, 64, false},
+	             {64, 65, 64, true},
+	             {1, 96, 96, false},
+	             {97, 1, 96, true},
+	             {300, 300, 0, false}};
+	float numbers[3] = {0}; /* only their places count */
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct op_args args = {.op = op_by_name("gemm"), .params.gemm = {.alpha = 1}};
+		const uint64_t m = cases[i].m, n = cases[i].n, k = cases[i].k;
+		char why[WHY_BYTES];
+
+		args.views[0] =
+		    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {m, k}, .strides = {(int64_t)k, 1}};
+		args.views[1] =
+		    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {k, n}, .strides = {(int64_t)n, 1}};
+		args.views[2] =
+		    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {m, n}, .strides = {(int64_t)n, 1}};
+		for (unsigned v = 0; v < 3; v++)
+			args.views[v].space = &numbers[v];
+		assert_int_equal(op_check(&args, why), 0);
+		openblas_set_num_threads(2);
+		assert_int_equal(kernel()->exclusive(&args), cases[i].exclusive);
+		openblas_set_num_threads(1);
+		assert_false(kernel()->exclusive(&args));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -108,6 +144,7 @@ int main(void)
 	    cmocka_unit_test(test_just_64_bits),
 	    cmocka_unit_test(test_equal_terms_are_one),
 	    cmocka_unit_test(test_one_kernel_for_all_sizes),
+	    cmocka_unit_test(test_which_products_need_openblas_threads),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

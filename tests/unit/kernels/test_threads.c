@@ -38,6 +38,32 @@ static void every_part_runs_once(void **state)
 	threads_stop();
 }
 
+static void note_thread(void *ctx, unsigned part)
+{
+	((pthread_t *)ctx)[part] = pthread_self();
+}
+
+/* The parts are the same, so the results are. */
+static void a_thread_alone_runs_all_parts_itself(void **state)
+{
+	pthread_t threads[PARTS_MAX];
+	unsigned parts;
+
+	(void)state;
+	threads_set(4);
+	parts = threads_parts(1 << 20, 1);
+	assert_false(threads_set_alone(true));
+	assert_int_equal(threads_parts(1 << 20, 1), parts);
+	assert_int_equal(threads_count(), 4);
+	for (unsigned round = 0; round < 100; round++) {
+		threads_run(PARTS_MAX, note_thread, threads);
+		for (unsigned i = 0; i < PARTS_MAX; i++)
+			assert_true(pthread_equal(threads[i], pthread_self()));
+	}
+	assert_true(threads_set_alone(false));
+	threads_stop();
+}
+
 static void *run_often(void *failures)
 {
 	for (unsigned round = 0; round < 500; round++) {
@@ -130,9 +156,10 @@ static void bounds_cover_all_work(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(every_part_runs_once),          cmocka_unit_test(callers_may_meet),
-	    cmocka_unit_test(a_part_may_run_parts),          cmocka_unit_test(workers_come_and_go),
-	    cmocka_unit_test(parts_follow_work_and_threads), cmocka_unit_test(bounds_cover_all_work),
+	    cmocka_unit_test(every_part_runs_once),  cmocka_unit_test(a_thread_alone_runs_all_parts_itself),
+	    cmocka_unit_test(callers_may_meet),      cmocka_unit_test(a_part_may_run_parts),
+	    cmocka_unit_test(workers_come_and_go),   cmocka_unit_test(parts_follow_work_and_threads),
+	    cmocka_unit_test(bounds_cover_all_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -370,6 +370,25 @@ static void test_nothing_of_a_queue_follows_a_job_that_may_pause(void **state)
 	assert_empty(&s);
 }
 
+/* The device has no order for it. */
+static void test_nothing_of_a_queue_follows_a_job_beside_others(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow f = {0};
+	struct sched_queue q = {.flow = &f};
+	struct sched_job beside = job(1, KOPS_NORMAL, CPU), behind = job(1, KOPS_NORMAL, CPU);
+
+	(void)state;
+	beside.beside = true;
+	sched_add(&s, &q, &beside);
+	sched_add(&s, &q, &behind);
+	assert_ptr_equal(sched_next(&s, CPU, NULL), &beside);
+	assert_null(sched_next(&s, CPU, NULL));
+	sched_finish(&s, &beside);
+	assert_ptr_equal(run_one(&s, CPU), &behind);
+	assert_empty(&s);
+}
+
 static void test_a_blocked_head_holds_its_queue_only(void **state)
 {
 	struct sched s = {0};
@@ -744,6 +763,7 @@ int main(void)
 	    cmocka_unit_test(test_priorities_of_one_flow),
 	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
 	    cmocka_unit_test(test_nothing_of_a_queue_follows_a_job_that_may_pause),
+	    cmocka_unit_test(test_nothing_of_a_queue_follows_a_job_beside_others),
 	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
 	    cmocka_unit_test(test_a_paused_job_gives_way_and_goes_on),
 	    cmocka_unit_test(test_a_slice_is_as_long_as_the_job_that_waits),
