@@ -709,8 +709,10 @@ typedef struct kops_receipt {
 	double download_us; /* device to host, after computing ends */
 	double total_us;    /* arrival at the daemon to completion */
 	size_t n_ops;
-	bool prepared; /* the daemon keeps the job, so its next run is not sent, checked or planned again */
-	bool graph;    /* the whole job was launched by one call, as a CUDA graph */
+	bool prepared;    /* the daemon keeps the job, so its next run is not sent, checked or planned again */
+	bool graph;       /* the whole job was launched by one call, as a CUDA graph */
+	uint32_t pauses;  /* how often the job was paused for jobs of others, or of another queue */
+	double paused_us; /* for how long in all; in none of the times above but total_us */
 } kops_receipt;
 
 /*

@@ -39,9 +39,10 @@ struct ring_run {
  * times of single ops as for jobs with `timed`. */
 struct ring_end {
 	uint64_t id;
-	uint32_t flags, reserved;
-	double queue_us, upload_us, compute_us, download_us, total_us; /* as in Receipt */
-	uint64_t padding;
+	uint32_t flags;
+	uint32_t pauses;                                               /* as in Receipt, */
+	double queue_us, upload_us, compute_us, download_us, total_us; /* likewise, */
+	double paused_us;                                              /* likewise */
 };
 
 struct ring_memory {

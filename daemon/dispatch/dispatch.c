@@ -17,22 +17,27 @@ static bool has_to_wait(struct engine *e, struct job *job)
 	return e->suspect && (e->suspect != job || engine_has_jobs_out(e));
 }
 
-/* Returns true if the next job may run beside those that are out: only if the current one would be paused for
- * it. A paused job returns to the thread that it had, and jobs of one queue keep their order. */
+/*
+ * Returns true if the next job may run beside those that are out: only if the current one would be paused for
+ * it. A paused job returns to the thread that it had, and jobs of one queue keep their order. So do jobs that
+ * share a buffer: on a device that runs one job at a time, a client may never have noticed that it races.
+ */
 static bool may_be_beside(const struct job *job)
 {
 	return job->state != JOB_PAUSED && !job->sched.queue->running &&
-	       device_has_room_beside(job_device(job)->device, &job->run) &&
+	       device_has_room_beside(job_device(job)->device, &job->run) && !uses_meet(&job->uses, false) &&
 	       device_makes_way(job->engine, job->sched.device);
 }
 
 /* Finds the next job a place on its device. */
 static bool take_place(struct job *job)
 {
-	bool has_room = device_has_room(job_device(job)->device);
+	const struct device *device = job_device(job)->device;
+	bool has_room = device_has_room(device);
 
 	job->sched.beside = !has_room && may_be_beside(job);
-	return has_room || job->sched.beside;
+	job->uses.beside = job->sched.beside;
+	return job->sched.beside || (has_room && !(device->beside_out > 0 && uses_meet(&job->uses, true)));
 }
 
 /* For sched_next(). */

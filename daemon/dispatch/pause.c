@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/clock.h"
+
 /* Pauses later than this are not requested. */
 #define MAX_AFTER_US 1e12
 
@@ -58,5 +60,7 @@ void job_pause(struct job *job)
 	job_no_longer_alone(job);
 	job->work.execute = NULL; /* its buffers are registered already */
 	list_push_first(&job_device(job)->paused, &job->paused);
+	job->paused_ns = clock_ns();
+	job->starts_before = job_device(job)->starts;
 	sched_pause(&job->engine->sched, &job->sched, run_left_us(&job->run));
 }

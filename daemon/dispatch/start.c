@@ -51,17 +51,30 @@ static bool run_now(struct job *job)
 	return done;
 }
 
+/* A device that takes jobs in slices gives a job back although nobody waits: that is no pause. */
+static void note_pause(struct job *job, const struct engine_device *device, uint64_t now)
+{
+	if (device->starts == job->starts_before)
+		return;
+	job->pauses++;
+	job->paused_us += clock_us(job->paused_ns, now);
+}
+
 void job_start(struct job *job)
 {
 	struct engine *e = job->engine;
 	struct engine_device *device = job_device(job);
+	uint64_t now = clock_ns();
 
-	if (job->state == JOB_PAUSED)
+	if (job->state == JOB_PAUSED) {
 		list_remove(&job->paused);
+		note_pause(job, device, now);
+	}
+	device->starts++;
 	job_move(job, JOB_RUNNING);
 	list_push_last(&device->out, &job->out);
 	job->work.beside = job->sched.beside;
-	job->resumed_ns = clock_ns();
+	job->resumed_ns = now;
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;
 	marks_set(e->marks, job->account->uid, job->shape);

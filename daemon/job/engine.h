@@ -36,6 +36,7 @@ struct engine_device {
 	struct list out;         /* jobs that the device has, in the order of their starts */
 	struct list paused;      /* paused jobs whose device memory is kept */
 	uint64_t freed_ns;       /* when a run last ended or paused; unused if runs overlap */
+	uint64_t starts;         /* of jobs so far, after pauses too */
 	bool seen_hung;          /* whether the last check for hung devices found this one hung */
 };
 

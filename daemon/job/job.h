@@ -62,6 +62,10 @@ struct job {
 	struct usage *usage; /* of its session; NULL: the session has ended */
 	uint64_t arrived_ns, started_ns, ended_ns, deadline_ns;
 	uint64_t resumed_ns;       /* last handed to its device */
+	uint32_t pauses;           /* in which the device started other jobs, */
+	double paused_us;          /* for how long in all, */
+	uint64_t paused_ns;        /* when it was paused last, */
+	uint64_t starts_before;    /* and the device's number of starts then */
 	struct cost cost;          /* of all ops */
 	uint64_t shape;            /* marks_shape() */
 	bool has_choice;           /* several devices may run it */

@@ -265,6 +265,8 @@ void prepared_job_ended(struct job *job)
 	job->usage = NULL;
 	job->is_withdrawn = false;
 	job->started_ns = 0;
+	job->pauses = 0;
+	job->paused_us = 0;
 	job->deadline_ns = 0;
 	job_move(job, JOB_READY);
 }

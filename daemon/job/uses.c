@@ -90,6 +90,17 @@ static void fill_lost(struct uses *uses)
 	}
 }
 
+static void count_jobs(const struct uses *uses, int change)
+{
+	for (unsigned i = 0; i < uses->n; i++) {
+		struct buffer *b = uses->list[i].buffer;
+
+		b->jobs_out += (unsigned)change;
+		b->jobs_beside += uses->beside ? (unsigned)change : 0;
+		POST(b->jobs_beside <= b->jobs_out);
+	}
+}
+
 int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pin, char why[WHY_BYTES])
 {
 	int rc = spoiled(uses, why);
@@ -99,10 +110,22 @@ int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pi
 	if (rc < 0)
 		return rc;
 	fill_lost(uses);
+	count_jobs(uses, 1);
 	*ret_pin = false;
 	for (unsigned i = 0; pins && i < uses->n; i++)
 		*ret_pin |= uses->list[i].pin = buffer_wants_pin(uses->list[i].buffer);
 	return 0;
+}
+
+bool uses_meet(const struct uses *uses, bool beside)
+{
+	for (unsigned i = 0; i < uses->n; i++) {
+		const struct buffer *b = uses->list[i].buffer;
+
+		if ((beside ? b->jobs_beside : b->jobs_out) > 0)
+			return true;
+	}
+	return false;
 }
 
 void uses_pin(const struct uses *uses, const struct driver *driver)
@@ -135,6 +158,7 @@ static void note_reached(const struct uses *uses)
 
 void uses_end(struct uses *uses, bool done)
 {
+	count_jobs(uses, -1);
 	for (unsigned i = 0; i < uses->n; i++)
 		if (uses->list[i].pin)
 			buffer_settle_pin(uses->list[i].buffer);

@@ -27,6 +27,7 @@ struct buffer_use {
 struct uses {
 	struct buffer_use *list; /* each buffer once */
 	unsigned n;
+	bool beside; /* set before the start: the job runs beside others */
 };
 
 /* The first PENDING buffer; NULL: none. */
@@ -38,6 +39,10 @@ struct buffer *uses_pending(const struct uses *uses);
  * could not be made or has lost what the job reads, with a sentence in why.
  */
 int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pin, char why[WHY_BYTES]);
+
+/* Returns true if a job that has started, and not ended, uses one of the buffers. beside: count only jobs that
+ * run beside others. */
+bool uses_meet(const struct uses *uses, bool beside);
 
 /* Registers buffers for DMA, on a device's thread. */
 void uses_pin(const struct uses *uses, const struct driver *driver);

@@ -98,6 +98,8 @@ static void fill_times(const struct job *job, Kops__V1__Receipt *ret)
 	ret->total_us = clock_us(job->arrived_ns, job->ended_ns);
 	ret->prepared = run_works(job);
 	ret->graph = run->as_graph;
+	ret->pauses = job->pauses;
+	ret->paused_us = job->paused_us;
 }
 
 /* If the receipt of very many ops is too long, it says less of each. */
@@ -171,6 +173,8 @@ bool reply_by_ring(const struct job *job)
 	struct ring_end end = {
 	    .id = job->id,
 	    .flags = RING_PREPARED | (run->as_graph ? RING_GRAPH : 0),
+	    .pauses = job->pauses,
+	    .paused_us = job->paused_us,
 	    .queue_us = clock_us(job->arrived_ns, job->started_ns),
 	    .upload_us = run->upload_us,
 	    .compute_us = run->compute_us,

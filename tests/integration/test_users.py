@@ -128,6 +128,21 @@ class Users(Loads, harness.DaemonTest):
         self.assertGreater(parts, 10)
         self.assertGreater(uids.index(ALICE), 3 * parts)
 
+    def test_receipts_tell_of_pauses(self):
+        """A job that had to wait for others after its start says how often and how long."""
+        def run_long():
+            c = self.daemon.connect()
+            receipt = c.submit(self.slow_op(c, 1000))
+            return receipt["pauses"], receipt["paused_us"], receipt["total_us"]
+        self.last_ended()
+        self.assertEqual(self.run_as(ALICE, run_long)[:2], (0, 0))
+        long, other = as_user(ALICE, run_long), as_user(BOB, self.work, 40, 20)
+        result(other)
+        pauses, paused_us, total_us = result(long)
+        self.assertGreater(pauses, 0)
+        self.assertGreater(paused_us, 0)
+        self.assertLess(paused_us, total_us)
+
     def test_permission(self):
         os.chmod(self.daemon.socket, 0o660)
         try:

@@ -26,10 +26,14 @@ static void put_op(FILE *out, const kops_receipt *receipt, const kops_op_receipt
 
 void receipt_show(FILE *out, const kops_receipt *receipt)
 {
-	fprintf(out, "%s: queue %s, upload %s, compute %s, download %s; in all %s\n", receipt->device,
+	fprintf(out, "%s: queue %s, upload %s, compute %s, download %s; in all %s", receipt->device,
 	        show_us(receipt->queue_us).text, show_us(receipt->upload_us).text,
 	        show_us(receipt->compute_us).text, show_us(receipt->download_us).text,
 	        show_us(receipt->total_us).text);
+	if (receipt->pauses > 0)
+		fprintf(out, "; paused for other jobs %u time%s, %s", receipt->pauses,
+		        receipt->pauses == 1 ? "" : "s", show_us(receipt->paused_us).text);
+	fputc('\n', out);
 	for (size_t i = 0; i < receipt->n_ops; i++)
 		put_op(out, receipt, kops_receipt_op(receipt, i));
 }
@@ -45,6 +49,8 @@ void receipt_json(struct json *json, const kops_receipt *receipt)
 	json_us(json, "total_us", receipt->total_us);
 	json_bool(json, "prepared", receipt->prepared);
 	json_bool(json, "graph", receipt->graph);
+	json_count(json, "pauses", receipt->pauses);
+	json_us(json, "paused_us", receipt->paused_us);
 	json_array(json, "ops");
 	for (size_t i = 0; i < receipt->n_ops; i++) {
 		const kops_op_receipt *op = kops_receipt_op(receipt, i);

@@ -451,6 +451,8 @@ const char *client_job_ended_by_ring(kops *k, const struct ring_end *end)
 	receipt.compute_us = end->compute_us;
 	receipt.download_us = end->download_us;
 	receipt.total_us = end->total_us;
+	receipt.pauses = end->pauses;
+	receipt.paused_us = end->paused_us;
 	k->link.pause_us = 0;
 	client_receipt_keep(job, &receipt);
 	job->has_receipt = true;

@@ -68,7 +68,9 @@ static void fill(struct receipt *to, size_t bytes, const Kops__V1__Receipt *from
 	                           .total_us = from->total_us,
 	                           .n_ops = n_ops,
 	                           .prepared = from->prepared,
-	                           .graph = from->graph};
+	                           .graph = from->graph,
+	                           .pauses = from->pauses,
+	                           .paused_us = from->paused_us};
 	for (size_t i = 0; i < n_ops; i++) {
 		const Kops__V1__OpReceipt *op = from->ops[i];
 		ops[i] = (kops_op_receipt){.op = put_text(&text, op->op),
@@ -96,6 +98,8 @@ static void update(struct receipt *to, const Kops__V1__Receipt *from)
 	to->shown.total_us = from->total_us;
 	to->shown.prepared = from->prepared;
 	to->shown.graph = from->graph;
+	to->shown.pauses = from->pauses;
+	to->shown.paused_us = from->paused_us;
 	for (size_t i = 0; i < to->shown.n_ops; i++)
 		to->ops[i].compute_us = i < from->n_ops_us ? from->ops_us[i] : 0;
 }

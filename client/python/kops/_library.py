@@ -61,7 +61,7 @@ class OpReceipt(ctypes.Structure):
 class Receipt(ctypes.Structure):
     _fields_ = [("device", c_char_p), ("queue_us", c_double), ("upload_us", c_double), ("compute_us", c_double),
                 ("download_us", c_double), ("total_us", c_double), ("n_ops", c_size_t), ("prepared", c_bool),
-                ("graph", c_bool)]
+                ("graph", c_bool), ("pauses", c_uint32), ("paused_us", c_double)]
 
 
 class DeviceInfo(ctypes.Structure):

@@ -36,6 +36,8 @@ class Receipt:
     total_us: float
     prepared: bool
     graph: bool
+    pauses: int
+    paused_us: float
     ops: tuple[OpReceipt, ...]
     copy_us: float
     copied_bytes: int
@@ -53,4 +55,4 @@ def read(job: int, copy_us: float, copied_bytes: int) -> Receipt | None:
         ops.append(OpReceipt(text(o.op), text(o.kernel), text(o.why), o.flops, o.bytes, o.compute_us,
                              text(o.passed_over), o.larger_errors, o.learning, *op_shape(o.shape)))
     return Receipt(text(r.device), r.queue_us, r.upload_us, r.compute_us, r.download_us, r.total_us, r.prepared, r.graph,
-                   tuple(ops), copy_us, copied_bytes)
+                   r.pauses, r.paused_us, tuple(ops), copy_us, copied_bytes)

@@ -37,7 +37,9 @@ struct buffer {
 	struct account *account;
 	enum buffer_state state;
 	unsigned refs;
-	uint64_t id; /* in its session */
+	unsigned jobs_out,
+	    jobs_beside; /* jobs that have started with it and not ended; of them, those beside */
+	uint64_t id;     /* in its session */
 	uint64_t charged_bytes;
 	bool pin_charged;
 	bool is_dropped;     /* by Drop, not by the end of its session: a lent buffer is given back */

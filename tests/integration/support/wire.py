@@ -78,7 +78,7 @@ SCHEMA = {
                   "larger_errors": (9, "u"), "dtype": (11, "u"), "shape": (12, "*u")},
     "Receipt": {"device": (1, "t"), "queue_us": (2, "d"), "upload_us": (3, "d"), "compute_us": (4, "d"),
                 "download_us": (5, "d"), "total_us": (6, "d"), "ops": (7, "*OpReceipt"), "prepared": (8, "u"), "as_before": (9, "u"),
-                "ops_us": (10, "*d"), "graph": (11, "u")},
+                "ops_us": (10, "*d"), "graph": (11, "u"), "pauses": (12, "u"), "paused_us": (13, "d")},
     "Cancel": {"job": (1, "u")},
     "Device": {"name": (1, "t"), "description": (2, "t"), "memory_bytes": (3, "u"), "disabled_kernels": (4, "t"),
                "cache_bytes": (5, "u")},

@@ -191,15 +191,17 @@ static inline void fake_answer(struct fake *f, uint64_t id, int status, const ch
 	fake_send(f, &reply, -1);
 }
 
-/* Sets five different times; us: in total. */
+/* Sets six different times and a number; us: in total. */
 #define FAKE_TIMES(to, us)                                                                                     \
 	((to)->queue_us = (us) + 100, (to)->upload_us = (us) + 200, (to)->compute_us = (us) + 300,             \
-	 (to)->download_us = (us) + 400, (to)->total_us = (us))
+	 (to)->download_us = (us) + 400, (to)->total_us = (us), (to)->paused_us = (us) + 500,                  \
+	 (to)->pauses = 6)
 
 static inline void fake_check_times(const kops_receipt *r, double us)
 {
 	assert_true(r->queue_us == us + 100 && r->upload_us == us + 200 && r->compute_us == us + 300 &&
-	            r->download_us == us + 400 && r->total_us == us);
+	            r->download_us == us + 400 && r->total_us == us && r->paused_us == us + 500 &&
+	            r->pauses == 6);
 }
 
 static inline void fake_receipt(struct fake *f, uint64_t id)

@@ -27,7 +27,7 @@ static int setup(void **state)
 
 	uv_loop_init(&f->loop);
 	f->engine.loop = &f->loop;
-	f->uses = (struct uses){f->list, N};
+	f->uses = (struct uses){.list = f->list, .n = N};
 	for (unsigned i = 0; i < N; i++) {
 		f->buffers[i] = (struct buffer){
 		    .engine = &f->engine, .state = BUFFER_READY, .refs = 1, .fd = -1, .id = 7 + i};
@@ -67,6 +67,26 @@ static void what_was_lost_cannot_be_read(void **state)
 	assert_int_equal(start(f), 0);
 	uses_end(&f->uses, true);
 	assert_true(f->buffers[1].lost);
+}
+
+static void a_job_meets_others_until_it_ends(void **state)
+{
+	struct fixture *f = *state;
+	struct uses second = {.list = f->list + 1, .n = 1};
+
+	for (unsigned beside = 0; beside < 2; beside++) {
+		f->uses.beside = beside;
+		assert_false(uses_meet(&second, false));
+		assert_int_equal(start(f), 0);
+		assert_true(uses_meet(&second, false));
+		assert_int_equal(uses_meet(&second, true), beside);
+		uses_end(&f->uses, true);
+		assert_false(uses_meet(&second, false));
+		assert_false(uses_meet(&second, true));
+	}
+	f->buffers[1].lost = f->list[1].reads = true;
+	assert_int_equal(start(f), KOPS_E_LOST); /* it has not started */
+	assert_false(uses_meet(&second, false));
 }
 
 static void a_job_that_fills_it_restores_it(void **state)
@@ -148,6 +168,7 @@ int main(void)
 	    TEST(what_was_lost_cannot_be_read),      TEST(a_job_that_fills_it_restores_it),
 	    TEST(a_job_that_fails_restores_nothing), TEST(a_job_that_cannot_start_changes_nothing),
 	    TEST(what_jobs_have_reached_is_mapped),  TEST(the_first_that_is_being_made),
+	    TEST(a_job_meets_others_until_it_ends),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
