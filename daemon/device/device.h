@@ -135,7 +135,7 @@ static inline bool device_is_full(const struct device *device)
 
 /*
  * Returns true if the planned run may be computed beside those that are out: it is short, and needs no threads
- * that they use. So a short job waits for a long one's pause neither for its own sake nor for the long one's.
+ * that they use. So it need not wait until a long one pauses.
  */
 bool device_has_room_beside(const struct device *device, const struct run *run);
 

@@ -6,10 +6,11 @@
 
 #define WAYS          4 /* entries of a set; a shape can be in one set only */
 #define SETS          (LEARNED_SHAPES_MAX / WAYS)
-#define FIRST_TRIAL   9   /* the first job of a shape that may be a trial */
-#define TRIALS        3   /* of a kernel; the shortest counts, because other jobs can only make it longer */
-#define CONFIRMATIONS 2   /* further trials of the first choice, if another kernel was faster */
-#define DOUBT         1.5 /* a kernel may be faster than expected by this factor */
+#define FIRST_TRIAL   9    /* the first job of a shape that may be a trial */
+#define TRIALS        3    /* of a kernel; the shortest counts, because other jobs can only make it longer */
+#define CONFIRMATIONS 2    /* further trials of the first choice, if another kernel was faster */
+#define DOUBT         1.5  /* a kernel may be faster than expected by this factor */
+#define LOADING_US    10e3 /* the most that a kernel's first launch takes longer than its others */
 #define NO_CANDIDATE  LEARNED_CANDIDATES_MAX
 #define ALIGNMENT     16 /* in bytes: the widest access of a thread, and TMA's requirement */
 #define US_MAX        1e12
@@ -154,12 +155,13 @@ static unsigned fastest_of(const struct entry *e, double *ret_bar_us)
 	return fastest;
 }
 
-/* A kernel's first launch may include its loading, so a slow one says little. */
+/* A kernel's first launch may include its loading, so a slow one says little, unless it is slower than that. */
 static double likely_us(const struct learned_candidate *c)
 {
-	if (c->least_us == 0 || (c->trials == 1 && c->expected_us < c->least_us))
-		return c->expected_us;
-	return c->least_us;
+	bool may_have_loaded = c->trials == 1 && c->least_us < c->expected_us + LOADING_US;
+
+	return c->least_us == 0 || (may_have_loaded && c->expected_us < c->least_us) ? c->expected_us
+	                                                                             : c->least_us;
 }
 
 static bool comes_into_question(const struct learned_candidate *c, double bar_us)

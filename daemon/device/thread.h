@@ -21,8 +21,7 @@ struct device_thread {
 	const struct driver *driver;
 	unsigned index;
 	struct driver_limits limits;
-	const struct device_thread
-	    *beside;        /* works beside this thread, on an open device; NULL: opens the device */
+	const struct device_thread *beside; /* has the device open, and this thread works beside it; or NULL */
 	int wake_fd;        /* an eventfd, raised when work is done and when the loop should look out */
 	bool may_call_loop; /* may ask the loop to look out */
 

@@ -234,6 +234,20 @@ static void a_kernel_that_proves_to_be_slow_is_tried_twice(void **state)
 	expect(f, &args, 100, FIRST, false);
 }
 
+/* Its estimate is wrong: another trial of 37 ms would show nothing new. */
+static void a_kernel_slower_than_any_loading_is_tried_once(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	f->us[FIRST] = f->expected_us[FIRST] = f->expected_us[RIVAL] = 380;
+	f->us[RIVAL] = 37000;
+	expect(f, &args, BEFORE, FIRST, false);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 1, RIVAL, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
 static void the_first_launch_of_a_kernel_may_be_slow(void **state)
 {
 	struct fixture *f = *state;
@@ -705,6 +719,7 @@ int main(void)
 	    TEST(a_winner_is_confirmed_against_the_first_choice),
 	    TEST(what_is_far_from_the_first_is_not_tried),
 	    TEST(a_kernel_that_proves_to_be_slow_is_tried_twice),
+	    TEST(a_kernel_slower_than_any_loading_is_tried_once),
 	    TEST(the_first_launch_of_a_kernel_may_be_slow),
 	    TEST(the_likelier_rival_is_tried_first_and_may_end_it),
 	    TEST(shapes_without_rivals_have_no_trials),
