@@ -371,7 +371,7 @@ static bool computes_apart(const struct run *run)
 
 bool device_has_room_beside(const struct device *d, const struct run *run)
 {
-	return d->driver->open_beside && d->runs_out > 0 && d->beside_out < d->info->depth &&
+	return d->driver->open_beside && d->planned_us >= d->info->depth_us && d->beside_out < d->info->depth &&
 	       run->plan_us <= d->info->beside_us && computes_apart(run);
 }
 

@@ -134,8 +134,8 @@ static inline bool device_is_full(const struct device *device)
 }
 
 /*
- * Returns true if the planned run may be computed beside those that are out: it is short, and needs no threads
- * that they use. So it need not wait until a long one pauses.
+ * Returns true if the planned run may be computed beside those that are out: they take long, it is short, and
+ * it needs no threads that they use. So it need not wait until a long one pauses.
  */
 bool device_has_room_beside(const struct device *device, const struct run *run);
 

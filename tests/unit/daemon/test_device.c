@@ -203,6 +203,16 @@ static void test_short_runs_are_computed_beside_a_long_one(void **state)
 	told = 0;
 	released = false;
 	assert_false(device_has_room_beside(device, shorter.run)); /* beside what? */
+	longer.run->plan_us = device->info->depth_us - 1;
+	device_submit(device, &longer);
+	assert_true(device_has_room(device)); /* soon */
+	assert_false(device_has_room_beside(device, shorter.run));
+	__atomic_store_n(&released, true, __ATOMIC_SEQ_CST);
+	run_until_idle(&loop, device);
+
+	told = 0;
+	released = false;
+	longer.run = plan(device, device->canary, 1e6);
 	device_submit(device, &longer);
 	assert_false(device_has_room(device));
 	assert_false(device_is_full(device));
