@@ -286,13 +286,23 @@ class Devices(unittest.TestCase):
         busy = self.connect()
         n = 1 << 16  # by plan it takes long beside what kernels on trial for the product may differ by
         op = wire.copy(*[wire.view(busy.import_new(4 * n), [n]) for _ in range(2)])
-        for first, second in (("gpu0", "gpu1"), ("gpu1", "gpu0")):
+
+        def pass_over(first):
+            """The device that a product takes while the first one is busy, and the seconds until then."""
             self.daemon.make("hold")
+            began = time.monotonic()
             held = busy.start_submit(op, device=first)
             self.assertTrue(harness.eventually(lambda: not self.daemon.has("hold")))
-            self.assertEqual(self.product(c)[1]["device"], second)
+            taken, seconds = self.product(c)[1]["device"], time.monotonic() - began
             busy.submit(op, device=first)  # behind it, which lets it go
             busy.wait(held)
+            return taken, seconds
+        for first, second in (("gpu0", "gpu1"), ("gpu1", "gpu0")):
+            for _ in range(50):
+                taken, seconds = pass_over(first)
+                if taken == second or seconds < 0.05:
+                    break  # otherwise the machine was busy until kopsd thought the first one nearly done
+            self.assertEqual(taken, second)
 
     def test_prepared_jobs_move_seldom(self):
         """They spread over the GPUs, but one that has a little less to do is no reason to make them anew, and none at all for

@@ -312,6 +312,7 @@ const struct driver *kops_driver(void)
 	gpu.kind = "gpu";
 	gpu.count = count;
 	gpu.open = open_gpu;
+	gpu.open_beside = NULL; /* a GPU computes runs beside each other by itself */
 	gpu.describe = describe;
 	make_gemm_kernels();
 	gpu.kernels = kernels;
