@@ -67,6 +67,9 @@ void bench_back_off(const kops_job *job);
 /* Allocates memory on the bench's device, or SHARED. */
 int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_buffer);
 
+/* Sleeps that long, whatever signals come. */
+void bench_sleep_us(uint64_t us);
+
 /* Returns true if the status means that this device or kernel does not compute this op, but others may. */
 bool bench_is_refusal(int status);
 

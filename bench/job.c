@@ -70,7 +70,7 @@ void bench_close(struct bench *b)
 
 /* ---- memory and jobs ---- */
 
-static void sleep_us(uint64_t us)
+void bench_sleep_us(uint64_t us)
 {
 	struct timespec t = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
 
@@ -82,7 +82,7 @@ void bench_back_off(const kops_job *job)
 {
 	uint64_t us = kops_job_retry_after_us(job);
 
-	sleep_us(us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : us);
+	bench_sleep_us(us < RETRY_US_MIN ? RETRY_US_MIN : us > RETRY_US_MAX ? RETRY_US_MAX : us);
 }
 
 /* *ret_wall_us: of the attempt that was accepted. */
@@ -111,7 +111,7 @@ int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_
 	int status = kops_alloc(b->cli->handle, bytes, flags, device, ret_buffer);
 
 	for (int i = 0; i < FREEING_TRIES && (status == KOPS_E_QUOTA || status == KOPS_E_NOMEM); i++) {
-		sleep_us(FREEING_US);
+		bench_sleep_us(FREEING_US);
 		status = kops_alloc(b->cli->handle, bytes, flags, device, ret_buffer);
 	}
 	return status < 0 ? failed(b, status, kops_error(b->cli->handle)) : 0;

@@ -8,8 +8,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "bench.h"
 
 #define JOBS_MIN     3    /* that a rate is measured over */
 #define MORE_JOBS_US 20e3 /* between two looks at whether enough jobs were done */
@@ -135,14 +136,6 @@ int heavy_rest(struct heavy *h, char *why)
 
 /* ---- Rates ---- */
 
-static void pause_us(double us)
-{
-	struct timespec t = {.tv_sec = (time_t)(us / 1e6), .tv_nsec = (long)((uint64_t)us % 1000000 * 1000)};
-
-	while (nanosleep(&t, &t) < 0 && errno == EINTR)
-		;
-}
-
 struct rate done_between(const struct done *first, const struct done *last)
 {
 	double us = last->at_us - first->at_us;
@@ -162,7 +155,7 @@ int heavies_rates(struct heavy *heavies, size_t n, double us, struct rate *ret, 
 	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = heavy_count(&heavies[i], &first[i], why);
 	for (; rc == 0 && !enough; us = MORE_JOBS_US) {
-		pause_us(us);
+		bench_sleep_us((uint64_t)us);
 		enough = true;
 		for (size_t i = 0; i < n && rc == 0; i++) {
 			rc = heavy_count(&heavies[i], &last[i], why);
