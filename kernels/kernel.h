@@ -271,6 +271,11 @@ struct launch {
 	 */
 	bool over_link;
 	/*
+	 * GPU: how many multiprocessors are left to other launches by kernels that would keep each to their
+	 * end. Results are the same bit for bit.
+	 */
+	unsigned multiprocessors_left;
+	/*
 	 * launch_together(): GPU-readable memory that holds the addresses of all views of all ops, op by op,
 	 * when the kernel runs. These may be ops other than args, but alike, with the first one at the same
 	 * place modulo 256 bytes. KOPS_E_STATE if the kernel cannot use them. NULL: use the addresses in args.

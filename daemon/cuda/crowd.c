@@ -51,7 +51,7 @@ bool cuda_crowd_join(struct device_state *dev, struct run *run)
 	if (!out)
 		return false;
 	if (crowd->n == 0)
-		crowd->lane = cuda_lane_for(dev, run->lane);
+		crowd->lane = cuda_lane_for(dev, run);
 	cuda_out_begin(out, run, false);
 	out->stage = run->planned;
 	cuda_lane_use(crowd->lane, out->stage);
@@ -221,7 +221,7 @@ static unsigned count_idle(const struct device_state *dev)
 	unsigned idle = 0;
 
 	for (unsigned i = 0; i < CUDA_LANES; i++)
-		idle += dev->lanes[i].n_out == 0;
+		idle += dev->lanes[i].load.out == 0;
 	return idle;
 }
 

@@ -31,7 +31,7 @@ static const char *sentence_of(int status)
 
 static void start_alone(struct device_state *dev, struct run *run)
 {
-	struct lane *lane = cuda_lane_for(dev, run->lane);
+	struct lane *lane = cuda_lane_for(dev, run);
 	struct out *out = run->state ? run->state : cuda_out_take(dev);
 	cudaError_t error;
 
@@ -185,7 +185,7 @@ static void look_for_errors(struct device_state *dev)
 		return;
 	dev->queried_ns = now;
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
-		cudaError_t error = dev->lanes[i].n_out ? cuda_lane_error(&dev->lanes[i]) : cudaSuccess;
+		cudaError_t error = dev->lanes[i].load.out ? cuda_lane_error(&dev->lanes[i]) : cudaSuccess;
 
 		if (error != cudaSuccess) {
 			cuda_give_up(dev, error);
@@ -270,7 +270,7 @@ static void gpu_notify(struct device_state *dev, void (*wake)(void *arg), void *
 	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
 	cuda_use_device(dev->index);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
-		if (dev->lanes[i].n_out)
+		if (dev->lanes[i].load.out)
 			notify_lane(&dev->lanes[i], waker);
 	drop_waker(waker);
 }

@@ -38,6 +38,7 @@ void cuda_fill_costs(struct device_info *info)
 	info->depth = DEPTH;
 	info->depth_us = DEPTH_US;
 	info->crowd_us = CROWD_US;
+	info->beside_us = CUDA_LONG_US;
 	info->has_trials = true;
 	info->run_us = fitted.host.run;
 	info->op_us = fitted.host.launch;

@@ -22,10 +22,9 @@
 #include <pthread.h>
 #include <stdalign.h>
 
+#include "cuda/choice.h"
 #include "device/driver.h"
 #include "plan/stage.h"
-
-#define CUDA_LANES 4
 
 /* Of which the GPU tells when they were; the second and the last where there are transfers. */
 enum run_moment { RUN_BEGUN, RUN_UPLOADED, RUN_COMPUTED, RUN_DOWNLOADED, RUN_MOMENTS };
@@ -78,7 +77,7 @@ struct lane {
 	uint32_t numbered; /* of these: graphs tell their ends themselves, and may come 2^31 times in between */
 	struct lane_words *words;
 	struct list outs; /* what is out, in the order in which it was enqueued */
-	unsigned n_out;
+	struct lane_load load;
 };
 
 /* Pinned: where a graph writes that it is through. A cache line each. */

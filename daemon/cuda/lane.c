@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "common/cuda.h"
 #include "cuda/graph.h"
 #include "cuda/transfer.h"
 
@@ -19,28 +20,37 @@ struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue)
 	return NULL;
 }
 
-struct lane *cuda_lane_for(struct device_state *dev, uint64_t queue)
+static bool takes_long(const struct run *run)
 {
-	struct lane *with = cuda_lane_with(dev, queue), *best = &dev->lanes[0];
+	return run->plan_us > CUDA_LONG_US;
+}
 
-	for (unsigned i = 1; i < CUDA_LANES; i++)
-		if (dev->lanes[i].n_out < best->n_out)
-			best = &dev->lanes[i];
-	return with ? with : best;
+struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
+{
+	struct lane *with = cuda_lane_with(dev, run->lane);
+	struct lane_load loads[CUDA_LANES];
+
+	if (with)
+		return with;
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		loads[i] = dev->lanes[i].load;
+	return &dev->lanes[cuda_choose_lane(loads, takes_long(run))];
 }
 
 void cuda_lane_push(struct lane *lane, struct out *out)
 {
 	list_push_last(&lane->outs, &out->link);
-	lane->n_out++;
+	lane->load.out++;
+	lane->load.long_out += takes_long(out->run);
 }
 
 struct out *cuda_lane_pop(struct lane *lane)
 {
 	struct out *out = list_take(&lane->outs, struct out, link);
 
-	lane->n_out--;
-	POST(list_is_empty(&lane->outs) == (lane->n_out == 0));
+	lane->load.out--;
+	lane->load.long_out -= takes_long(out->run);
+	POST(list_is_empty(&lane->outs) == (lane->load.out == 0));
 	return out;
 }
 
@@ -89,6 +99,15 @@ void cuda_out_put(struct device_state *dev, struct out *out)
 	list_push_first(&dev->spare, &out->link);
 }
 
+/* So many let a small kernel of another user begin within 30 us, and cost a product that is bound by power
+ * nothing (H200). */
+static unsigned multiprocessors_left(void)
+{
+	const unsigned left = 4;
+
+	return cuda_multiprocessors() >= 8 * left ? left : 0;
+}
+
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 {
 	return (struct launch){
@@ -97,6 +116,7 @@ struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 	    .stream = (struct stream *)lane->stream,
 	    .library = (struct library *)lane->cublas,
 	    .over_link = out->stage->reads_host,
+	    .multiprocessors_left = out->run->leaves_room ? multiprocessors_left() : 0,
 	};
 }
 
@@ -126,7 +146,7 @@ void cuda_lane_use(const struct lane *lane, struct stage *stage)
 	stage->up = (struct stream *)lane->up;
 	stage->down = (struct stream *)lane->down;
 	stage->mark = lane->mark;
-	stage->others_out = lane->n_out > 0;
+	stage->others_out = lane->load.out > 0;
 }
 
 cudaError_t cuda_lane_number(struct device_state *dev, struct lane *lane)
@@ -183,7 +203,7 @@ void cuda_give_up(struct device_state *dev, cudaError_t error)
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		struct lane *lane = &dev->lanes[i];
 
-		while (lane->n_out > 0) {
+		while (lane->load.out > 0) {
 			struct out *out = cuda_lane_pop(lane);
 
 			snprintf(out->run->error, WHY_BYTES, "%s", dev->fault);

@@ -1,9 +1,10 @@
 /*
  * lane.h: the CUDA streams of a device, and what is out on each.
  *
- * A device has CUDA_LANES streams. A run goes to the stream that already holds runs of its queue, which keeps
- * their order, else to the stream with the fewest. Each stream has a cuBLAS handle of its own: a handle has one
- * workspace, and two streams writing it at once would spoil each other's results.
+ * A device has CUDA_LANES streams, some of high priority, for short runs. A run goes to the stream that already
+ * holds runs of its queue, which keeps their order, else to the one with the fewest (choice.h). Each stream has
+ * a cuBLAS handle of its own: a handle has one workspace, and two streams writing it at once would spoil each
+ * other's results.
  *
  * What is out on a stream is a queue in the order in which it was enqueued; a run that failed on the way takes
  * its place in it too, since the GPU may still be working for it.
@@ -23,8 +24,8 @@ static inline bool cuda_is_short(const struct run *run)
 
 /* The lane that holds runs of this queue; NULL: none does. */
 struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue);
-/* That one, or the one with the fewest runs. */
-struct lane *cuda_lane_for(struct device_state *dev, uint64_t queue);
+/* The one of its queue, or the one that cuda_choose_lane() says. */
+struct lane *cuda_lane_for(struct device_state *dev, const struct run *run);
 void cuda_lane_push(struct lane *lane, struct out *out);
 /* The first that is out; NULL: none is. */
 static inline struct out *cuda_lane_first(const struct lane *lane)

@@ -42,7 +42,7 @@ static void release_kept(struct device_state *dev)
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		struct lane *lane = &dev->lanes[i];
 
-		if (lane->scratch && !lane->n_out) {
+		if (lane->scratch && lane->load.out == 0) {
 			cudaFreeAsync(lane->scratch, lane->stream);
 			lane->scratch = NULL;
 			lane->scratch_bytes = 0;

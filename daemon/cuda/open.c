@@ -206,7 +206,12 @@ static int open_lane(struct device_state *dev, unsigned i, const struct cudaDevi
                      char why[WHY_BYTES])
 {
 	struct lane *lane = &dev->lanes[i];
-	cudaError_t error = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
+	int least = 0, greatest = 0;
+	cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+	if (error == cudaSuccess)
+		error = cudaStreamCreateWithPriority(&lane->stream, cudaStreamNonBlocking,
+		                                     i < CUDA_LANES_HIGH ? greatest : least);
 
 	lane->words = &dev->words[i];
 	*lane->words = (struct lane_words){0};

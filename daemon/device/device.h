@@ -126,10 +126,20 @@ static inline bool device_has_room(const struct device *device)
 	       (device->runs_out < info->depth && device->planned_us < info->depth_us);
 }
 
+/* Returns true if runs of at most info.beside_us may be handed over to a device that works by itself, however
+ * long the runs out take: it computes them beside these. */
+static inline bool device_has_room_for_short(const struct device *device)
+{
+	const struct device_info *info = device->info;
+
+	return device->driver->notify && device->planned_us >= info->depth_us &&
+	       device->runs_out < 2 * info->depth;
+}
+
 /* Returns true if no run at all should be handed over. */
 static inline bool device_is_full(const struct device *device)
 {
-	return !device_has_room(device) &&
+	return !device_has_room(device) && !device_has_room_for_short(device) &&
 	       (!device->driver->open_beside || device->beside_out >= device->info->depth);
 }
 

@@ -33,7 +33,8 @@ static bool may_be_beside(const struct job *job)
 static bool take_place(struct job *job)
 {
 	const struct device *device = job_device(job)->device;
-	bool has_room = device_has_room(device);
+	bool is_short = job->run.plan_us <= device->info->beside_us;
+	bool has_room = device_has_room(device) || (is_short && device_has_room_for_short(device));
 
 	job->sched.beside = !has_room && may_be_beside(job);
 	job->uses.beside = job->sched.beside;

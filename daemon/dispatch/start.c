@@ -38,6 +38,17 @@ static bool is_for_now(const struct job *job)
 	       touches_little(&job->uses);
 }
 
+/* A shorter run is over before it is in anybody's way. */
+#define IN_THE_WAY_US 200.0
+
+static bool leaves_room(struct job *job, uint64_t now)
+{
+	struct recent_users *users = &job_device(job)->users;
+
+	recent_users_note(users, job->account->uid, now);
+	return job->run.plan_us > IN_THE_WAY_US && !job->run.timed && recent_users_has_other(users, now);
+}
+
 /* Jobs that this one makes room for are handed over. Otherwise the recursion would be as deep as the queue is
  * long. */
 static bool run_now(struct job *job)
@@ -74,6 +85,7 @@ void job_start(struct job *job)
 	job_move(job, JOB_RUNNING);
 	list_push_last(&device->out, &job->out);
 	job->work.beside = job->sched.beside;
+	job->run.leaves_room = leaves_room(job, now);
 	job->resumed_ns = now;
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;

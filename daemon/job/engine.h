@@ -16,6 +16,7 @@
 #include "host_memory.h"
 #include "job/memory/pool.h"
 #include "share/account.h"
+#include "share/recent.h"
 #include "share/scheduler.h"
 #include "share/workers.h"
 
@@ -31,13 +32,14 @@ struct freed {
 
 struct engine_device {
 	struct device *device;
-	struct learned *learned; /* what jobs showed; NULL: not used */
-	uint64_t bytes_out;      /* staging and workspace of runs that are out */
-	struct list out;         /* jobs that the device has, in the order of their starts */
-	struct list paused;      /* paused jobs whose device memory is kept */
-	uint64_t freed_ns;       /* when a run last ended or paused; unused if runs overlap */
-	uint64_t starts;         /* of jobs so far, after pauses too */
-	bool seen_hung;          /* whether the last check for hung devices found this one hung */
+	struct learned *learned;   /* what jobs showed; NULL: not used */
+	uint64_t bytes_out;        /* staging and workspace of runs that are out */
+	struct list out;           /* jobs that the device has, in the order of their starts */
+	struct list paused;        /* paused jobs whose device memory is kept */
+	uint64_t freed_ns;         /* when a run last ended or paused; unused if runs overlap */
+	uint64_t starts;           /* of jobs so far, after pauses too */
+	struct recent_users users; /* that had jobs there lately */
+	bool seen_hung;            /* whether the last check for hung devices found this one hung */
 };
 
 struct engine {

@@ -57,11 +57,12 @@ struct run {
 	/* The work. */
 	struct run_op *ops;
 	unsigned n_ops;
-	bool timed;     /* time the ops by the device's clock, at any cost */
-	bool repeats;   /* it ran before with this plan, and may repeat often */
-	bool watched;   /* the loop polls for its end */
-	uint64_t lane;  /* runs of the same lane execute in order */
-	double plan_us; /* by plan(): time for its ops and everything else */
+	bool timed;       /* time the ops by the device's clock, at any cost */
+	bool repeats;     /* it ran before with this plan, and may repeat often */
+	bool watched;     /* the loop polls for its end */
+	bool leaves_room; /* others use the device, too: a GPU's long kernels leave them some multiprocessors */
+	uint64_t lane;    /* runs of the same lane execute in order */
+	double plan_us;   /* by plan(): time for its ops and everything else */
 	/* On a device that computes at once: pause before the next part from this time on (clock.h). Atomic;
 	 * NULL: never. Each start makes some progress. */
 	const uint64_t *pause_at_ns;

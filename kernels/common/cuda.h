@@ -40,6 +40,24 @@ static inline cudaStream_t cuda_stream(const struct launch *launch)
 	return (cudaStream_t)(void *)launch->stream;
 }
 
+/* Returns how many of all multiprocessors a launch of so many blocks may keep to its end, one for each: all of
+ * them, if fewer would have to go round more often by more than a twentieth. */
+static inline int cuda_multiprocessors_to_keep(const struct launch *launch, int all, uint64_t blocks)
+{
+	uint64_t most = (uint64_t)all, fewer = most - launch->multiprocessors_left;
+
+	if (launch->multiprocessors_left >= most)
+		return all;
+	return (blocks + fewer - 1) / fewer * 20 <= (blocks + most - 1) / most * 21 ? (int)fewer : all;
+}
+
+/* Whether its blocks may begin before the kernel before has ended (overlap.cuh): while they wait, they would
+ * keep what is left to others. */
+static inline bool cuda_may_be_early(const struct launch *launch)
+{
+	return launch->multiprocessors_left == 0;
+}
+
 /*
  * Returns the result of this thread's launches so far. The error stays set, so that the driver can still ask
  * the runtime for its sentence.

@@ -153,7 +153,7 @@ static int status_of(cublasStatus_t status)
 	}
 }
 
-CUDA_LAUNCH(gemm_cublas)
+static cublasStatus_t multiply(const struct op_args *args, const struct launch *launch)
 {
 	const struct gemm_params *params = &args->params.gemm;
 	struct gemm_problem p = gemm_problem_of(args);
@@ -166,11 +166,26 @@ CUDA_LAUNCH(gemm_cublas)
 	           *keep = f64 ? (const void *)&params->beta : &beta;
 
 	if (p.batch == 1)
-		return status_of(cublasGemmEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows,
-		                                 c.cols, c.depth, scale, c.x, type, c.ld_x, c.y, type, c.ld_y,
-		                                 keep, c.z, type, c.ld_z, compute, CUBLAS_GEMM_DEFAULT));
-	return status_of(cublasGemmStridedBatchedEx_64(
-	    (cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth, scale, c.x, type, c.ld_x,
-	    c.batch_x, c.y, type, c.ld_y, c.batch_y, keep, c.z, type, c.ld_z, c.batch_z, (int64_t)p.batch,
-	    compute, CUBLAS_GEMM_DEFAULT));
+		return cublasGemmEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,
+		                       scale, c.x, type, c.ld_x, c.y, type, c.ld_y, keep, c.z, type, c.ld_z,
+		                       compute, CUBLAS_GEMM_DEFAULT);
+	return cublasGemmStridedBatchedEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols,
+	                                     c.depth, scale, c.x, type, c.ld_x, c.batch_x, c.y, type, c.ld_y,
+	                                     c.batch_y, keep, c.z, type, c.ld_z, c.batch_z, (int64_t)p.batch,
+	                                     compute, CUBLAS_GEMM_DEFAULT);
+}
+
+CUDA_LAUNCH(gemm_cublas)
+{
+	cublasHandle_t handle = (cublasHandle_t)launch->library;
+	int all = (int)cuda_multiprocessors();
+	cublasStatus_t status;
+
+	if (launch->multiprocessors_left == 0)
+		return status_of(multiply(args, launch));
+	/* Kernels on tensor cores keep theirs to the end; others take no notice. */
+	cublasSetSmCountTarget(handle, all - (int)launch->multiprocessors_left);
+	status = multiply(args, launch);
+	cublasSetSmCountTarget(handle, 0);
+	return status_of(status);
 }

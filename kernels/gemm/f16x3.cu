@@ -152,20 +152,24 @@ template <class CUT> void count_tiles(product *p, uint64_t batch)
 	p->tiles = batch * p->row_tiles * p->col_tiles / CUT::SHARERS;
 }
 
-template <class CUT> void launch_product(product p, uint64_t batch, int multiprocessors, cudaStream_t stream)
+template <class CUT>
+void launch_product(product p, uint64_t batch, int multiprocessors, const struct launch *launch)
 {
 	uint64_t blocks;
+	int to_keep;
 
 	count_tiles<CUT>(&p, batch);
 	blocks = p.tiles * CUT::CLUSTER;
+	to_keep = cuda_multiprocessors_to_keep(launch, multiprocessors, blocks);
 	/* consume_terms() wants a cluster for each tile. */
-	if (CUT::SPLITS == 1 && blocks > (uint64_t)multiprocessors)
-		blocks = multiprocessors / CUT::CLUSTER * CUT::CLUSTER;
+	if (CUT::SPLITS == 1 && blocks > (uint64_t)to_keep)
+		blocks = to_keep / CUT::CLUSTER * CUT::CLUSTER;
 	cudaFuncSetAttribute(multiply_terms<CUT>, cudaFuncAttributeMaxDynamicSharedMemorySize,
 	                     CUT::SHARED_BYTES);
 	launch_kernel(multiply_terms<CUT>,
-	              {dim3((unsigned)blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, CUT::CLUSTER}, stream,
-	              p);
+	              {dim3((unsigned)blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, CUT::CLUSTER,
+	               cuda_may_be_early(launch)},
+	              cuda_stream(launch), p);
 }
 
 /* How long multiply_terms() takes, in ns of the GPU that was fitted on. */
@@ -208,29 +212,33 @@ product product_of(const workspace_layout &layout, const op_args *args)
 /* Cuts the operands up and multiplies, where this format is due. */
 template <class FORMAT>
 void launch_format(const workspace_layout &layout, const op_args *args, int multiprocessors,
-                   cudaStream_t stream)
+                   const struct launch *launch)
 {
 	uint64_t most = FORMAT::TERMS == 2 ? UINT64_MAX : 3 * (uint64_t)multiprocessors;
 	product p = product_of(layout, args);
 
-	launch_split(split_lines<FORMAT>, split_blocks, layout.split, most, true, stream);
+	launch_split(split_lines<FORMAT>, split_blocks, layout.split, most, cuda_may_be_early(launch),
+	             cuda_stream(launch));
 	if (wants_large_cut<FORMAT>(p, layout.p.batch, multiprocessors))
-		launch_product<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors, stream);
+		launch_product<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors, launch);
 	else
-		launch_product<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors, stream);
+		launch_product<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors, launch);
 }
 
 void launch_fallback(const workspace_layout &layout, const op_args *args, bool triples_tried,
-                     int multiprocessors, cudaStream_t stream)
+                     int multiprocessors, const struct launch *launch)
 {
 	static void (*const kernels[8])(fallback) = KERNELS(multiply_f64);
 	fallback f = {gemm_task_of(args), 0, layout.split.found, layout.split.pairs_tried, triples_tried};
 	access how = access_of(f.t.p);
-	uint64_t most = (uint64_t)multiprocessors;
+	uint64_t most;
 
 	f.blocks = blocks_of(f.t.p, EDGE);
+	most = (uint64_t)cuda_multiprocessors_to_keep(launch, multiprocessors, f.blocks);
 	launch_kernel(kernels[how.a_along_k * 4 + how.b_along_k * 2 + how.vectors],
-	              {dim3((unsigned)(f.blocks < most ? f.blocks : most)), dim3(THREADS)}, stream, f);
+	              {dim3((unsigned)(f.blocks < most ? f.blocks : most)), dim3(THREADS), 0, 1,
+	               cuda_may_be_early(launch)},
+	              cuda_stream(launch), f);
 }
 
 /* ---- The kernels' conditions ---- */
@@ -333,16 +341,15 @@ extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
 
 extern "C" CUDA_LAUNCH(gemm_f16x3)
 {
-	cudaStream_t stream = cuda_stream(launch);
 	workspace_layout layout = workspace_layout_of(args, f16x3_terms(args), (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
 	layout.split.pairs_tried = true;
-	launch_measure(layout, stream);
-	launch_format<f16_pairs>(layout, args, multiprocessors, stream);
+	launch_measure(layout, cuda_stream(launch));
+	launch_format<f16_pairs>(layout, args, multiprocessors, launch);
 	if (wants_triples(args))
-		launch_format<bf16_triples>(layout, args, multiprocessors, stream);
-	launch_fallback(layout, args, wants_triples(args), multiprocessors, stream);
+		launch_format<bf16_triples>(layout, args, multiprocessors, launch);
+	launch_fallback(layout, args, wants_triples(args), multiprocessors, launch);
 	return cuda_launch_status();
 }
 
@@ -366,12 +373,11 @@ extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)
 
 extern "C" CUDA_LAUNCH(gemm_bf16x6)
 {
-	cudaStream_t stream = cuda_stream(launch);
 	workspace_layout layout = workspace_layout_of(args, bf16_triples::TERMS, (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
-	launch_measure(layout, stream);
-	launch_format<bf16_triples>(layout, args, multiprocessors, stream);
-	launch_fallback(layout, args, true, multiprocessors, stream);
+	launch_measure(layout, cuda_stream(launch));
+	launch_format<bf16_triples>(layout, args, multiprocessors, launch);
+	launch_fallback(layout, args, true, multiprocessors, launch);
 	return cuda_launch_status();
 }

@@ -605,10 +605,11 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 {
 	problem p = problem_of(args);
 	row_params q = row_params_of<T>(p);
-	unsigned blocks = blocks_at_most();
 	cut c = cut_of(args, is_whole(p, (uintptr_t)p.x, p.x_batch, sizeof(T), LINE));
 	ring_kernel kernel = kernel_for<T>(p);
-	launch_form form = {dim3(c.pieces < blocks ? c.pieces : blocks), dim3(THREADS), RING_BYTES};
+	unsigned blocks = (unsigned)cuda_multiprocessors_to_keep(launch, (int)blocks_at_most(), c.pieces);
+	launch_form form = {dim3(c.pieces < blocks ? c.pieces : blocks), dim3(THREADS), RING_BYTES, 1,
+	                    cuda_may_be_early(launch)};
 
 	q.ends = false; /* pieces have no other elements */
 	c.of_piece = (hopper::words *)launch->workspace;

@@ -438,6 +438,21 @@ class Devices(unittest.TestCase):
         self.assertGreater(time.monotonic() - begun, 0.9)
         self.assertIn(b"no job finished within hang-timeout", self.daemon.log())
 
+    def test_a_short_job_does_not_wait_until_a_long_one_ends(self):
+        """A GPU computes them beside each other. Here the long one begins only when another comes after it."""
+        self.daemon.make("rivals", "openblas 20000000 1\nreference 20000000 1\n")
+        self.daemon.write_config(devices="gpu0")
+        self.daemon.start()
+        heavy, light = self.connect(), self.connect()
+        x, y = heavy.import_new(4 * 64 * 64), heavy.import_new(4 * 64 * 64)
+        op = wire.gemm(*[wire.view(b, [64, 64]) for b in (x, x, y)])
+        self.daemon.make("hold")
+        held = heavy.start_submit(op)
+        self.assertTrue(harness.eventually(lambda: not self.daemon.has("hold")))
+        light.submit(self.copy(light, 100))
+        heavy.wait(held)
+        self.assertEqual(self.daemon.stop(), 0)
+
     def test_a_daemon_that_was_stopped_gives_its_devices_a_second_look(self):
         """After SIGSTOP and SIGCONT a run has been out for longer than hang-timeout, and the device is well.
 

@@ -18,6 +18,8 @@ typedef enum {
 	CUBLAS_COMPUTE_64F,
 } cublasComputeType_t;
 
+cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int multiprocessors);
+
 cublasStatus_t cublasGemmEx_64(cublasHandle_t handle, cublasOperation_t op_x, cublasOperation_t op_y, int64_t m,
                                int64_t n, int64_t k, const void *alpha, const void *x, cudaDataType_t x_type,
                                int64_t ld_x, const void *y, cudaDataType_t y_type, int64_t ld_y,

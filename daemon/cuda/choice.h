@@ -1,0 +1,36 @@
+/* choice.h: which of a GPU's streams a run goes to. Asks no GPU. */
+#ifndef KOPS_CUDA_CHOICE_H
+#define KOPS_CUDA_CHOICE_H
+
+#include <stdbool.h>
+
+#define CUDA_LANES      4
+#define CUDA_LANES_HIGH 2     /* the first ones: what is on them goes before what is on the others */
+#define CUDA_LONG_US    300.0 /* runs planned to be longer keep off these */
+
+struct lane_load {
+	unsigned out, long_out; /* runs; those of them that are long */
+};
+
+/* The one with the fewest runs among those that it may go to: while long runs are out, short ones keep to high
+ * priority. */
+static inline unsigned cuda_choose_lane(const struct lane_load loads[CUDA_LANES], bool is_long)
+{
+	unsigned first = is_long ? CUDA_LANES_HIGH : 0, end = CUDA_LANES, best = first;
+	bool any_long = false;
+
+	for (unsigned i = 0; i < CUDA_LANES; i++)
+		any_long |= loads[i].long_out > 0;
+	if (!is_long && any_long)
+		end = CUDA_LANES_HIGH;
+	for (unsigned i = first + 1; i < end; i++) {
+		bool is_free = is_long || loads[i].long_out == 0,
+		     best_is = is_long || loads[best].long_out == 0;
+
+		if (is_free == best_is ? loads[i].out < loads[best].out : is_free)
+			best = i;
+	}
+	return best;
+}
+
+#endif
