@@ -46,7 +46,7 @@ FITTED fitted = {
               .blocks = {.side = 16, .per_k = 90, .flops = 23}},
     .naive_others = {.launch_ns = 2600, .write = 3.37, .unaligned = 1, .apart = 14,
                  .blocks = {.side = 16, .per_k = 106.7, .flops = 18}},
-    .wgmma = {.launch_ns = 1140, .of_cut = 0.82, .read = 0.998, .lasting = 0.462},
+    .wgmma = {.launch_ns = 1140, .of_cut = 0.82, .read = 0.998, .lasting = 0.462, .pad_ns = 2500},
     .wgmma_cuts = {.block_ns = 2000, .cluster_ns = 2500, .element = 0.055, .joining = 0.18, .wide = 640, .lone = 655,
                    .middle = 500, .square = 350, .narrow = 280, .l2 = 73.48484848484848},
     .f16x3 = {.launch_ns = 18000, .of_cut = 1, .passes = 1.234, .write_single = 25.5, .write_within = 13,
@@ -65,6 +65,7 @@ FITTED fitted = {
                  .per_k = {20, 38, 52, 0, 0, 0}},
     .simt_large = {.launch_ns = 2500, .turn_ns = 2500, .turn_byte = 6e-4, .first = 2000, .next = 5000, .per_k = 78},
     .small = {.launch_ns = 850, .first_ns = 800, .step = 330, .beside = 92, .by_elements = 6},
+    .ragged = {.launch_ns = 1500, .join_ns = 2500, .block = 4000, .step = 2400, .few = 32},
     /* softmax: h200-softmax*.json, h200-random-softmax.json */
     .ring = {.launch_ns = 4800, .share = 0.86},
     .fused = {.short_ns = 1500, .kept_ns = 3200, .long_ns = 5500, .kept_share = 0.865, .long_share = 0.62},

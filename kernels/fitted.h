@@ -109,9 +109,9 @@ struct fitted {
 		double short_ns, short_element_ns, small_ns, thin_64, thin_128, odd;
 	} cublas;
 	struct fitted_plain pipelined, bankfree, blocked, tile32, tile16, naive, naive_others;
-	/* of_cut: a share of the time of its cut. */
+	/* of_cut: a share of the time of its cut; pad_ns: a launch that copies operands. */
 	struct {
-		double launch_ns, of_cut, read, lasting;
+		double launch_ns, of_cut, read, lasting, pad_ns;
 	} wgmma;
 	/*
 	 * Its cuts. block_ns, cluster_ns: launches of blocks and of clusters; element, joining: per element of
@@ -158,6 +158,11 @@ struct fitted {
 	struct {
 		double launch_ns, first_ns, step, beside, by_elements;
 	} small;
+	/* In clocks of two blocks that share a multiprocessor. block: without steps; step, and few for each row
+	 * or column of the narrow side: a step of 64 of K. */
+	struct {
+		double launch_ns, join_ns, block, step, few;
+	} ragged;
 
 	/* ---- softmax ---- */
 

@@ -36,6 +36,11 @@ static bool supports_small(const struct op_args *args, const char **ret_why_not)
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
+static bool supports_ragged(const struct op_args *args, const char **ret_why_not)
+{
+	return supports_small(args, ret_why_not) && gemm_ragged_supports(args, ret_why_not);
+}
+
 /* One sum per element of C, as in cuBLAS: where all its terms are equal, it rounds the same way every time. */
 static bool supports_plain_sum(const struct op_args *args, const char **ret_why_not)
 {
@@ -215,6 +220,11 @@ static double small_ns(const struct op_args *args)
 	return fmax(gemm_small_ns(args), cuda_memory_ns(args));
 }
 
+static double ragged_ns(const struct op_args *args)
+{
+	return fmax(gemm_ragged_ns(args), cuda_memory_ns(args));
+}
+
 static double simt_ns(const struct op_args *args)
 {
 	return fmax(gemm_simt_ns(args), cuda_memory_ns(args));
@@ -307,9 +317,10 @@ static const struct kernel kernels[] = {
         .idea = "tiles by the copy engine and wgmma, C by the copy engine during the next tile",
         .dtypes = "f16 bf16 f32",
         .takes =
-            "row- or column-major matrices, lines at multiples of 16 bytes; f32 at precision tf32 and bf16, "
+            "row- or column-major matrices; f32 at precision tf32 and bf16, lines at multiples of 16 bytes, "
             "A by rows or B by columns",
         .supports = gemm_wgmma_supports,
+        .workspace = gemm_wgmma_workspace,
         .time_ns = wgmma_ns,
         .launch = gemm_wgmma,
         .tensor_cores = true,
@@ -325,6 +336,18 @@ static const struct kernel kernels[] = {
         .carries = true,
         .together_max = gemm_small_together_max,
         .launch_together = gemm_small_together,
+    },
+    {
+        .name = "ragged",
+        .idea = "lines that begin anywhere, in aligned pieces that are shifted into place; mma.sync; few rows "
+                "or columns too",
+        .dtypes = "f16 bf16",
+        .takes = "row- or column-major matrices, C with any strides",
+        .supports = supports_ragged,
+        .workspace = gemm_ragged_workspace,
+        .time_ns = ragged_ns,
+        .launch = gemm_ragged,
+        .carries = true,
     },
     {
         .name = "simt",

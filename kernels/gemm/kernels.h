@@ -43,6 +43,7 @@ CUDA_LAUNCH(gemm_bf16x6);
 
 bool gemm_wgmma_supports(const struct op_args *args, const char **ret_why_not);
 double gemm_wgmma_ns(const struct op_args *args);
+uint64_t gemm_wgmma_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_wgmma);
 
 /* ---- small.cu: small products of f16 and bf16 on tensor cores ---- */
@@ -51,6 +52,12 @@ double gemm_small_ns(const struct op_args *args);
 CUDA_LAUNCH(gemm_small);
 unsigned gemm_small_together_max(const struct op_args *args);
 CUDA_TOGETHER(gemm_small_together);
+
+/* ---- ragged.cu: products of f16 and bf16 whose lines begin anywhere, on tensor cores ---- */
+bool gemm_ragged_supports(const struct op_args *args, const char **ret_why_not);
+double gemm_ragged_ns(const struct op_args *args);
+uint64_t gemm_ragged_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_ragged);
 
 #ifdef __cplusplus
 }

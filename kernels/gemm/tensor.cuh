@@ -45,7 +45,7 @@ __device__ __forceinline__ void consume_deferring(const work &w, pipeline<typena
 		pipeline<CUT> last = add_up<F>(sums, r, consumer, w.k_tiles,
 		                               [&](unsigned k) { box.send(w, consumer, slots, k, k + 1); });
 		box.send(w, consumer, slots, w.k_tiles, F::CHUNKS);
-		place tile = place_of<CUT>(w, walk.tile);
+		place tile = place_of<F>(w, walk.tile);
 		bool over = walk.is_last_of(w.tiles);
 		hopper::products_wait();
 		settle<F>(sums);
@@ -87,9 +87,12 @@ __device__ __forceinline__ void consume(const work &w, pipeline<typename F::CUT>
 	for (tile_walk<unsigned> walk(CUT::SHARERS); walk.tile < w.tiles; walk.step()) {
 		way way = {slots, 0};
 		sum_up<F>(sums, r, consumer, w.k_tiles);
-		if constexpr (F::E != element::TF32)
+		if constexpr (F::E != element::TF32 && !F::C_LOOSE)
 			way.stage = walk.is_last_of(w.tiles) ? free_stage<F>(r) : 0;
-		write_sums<F>(w, place_of<CUT>(w, walk.tile), consumer, way, sums);
+		if constexpr (F::C_LOOSE)
+			write_loose<F>(w, place_of<F>(w, walk.tile), consumer, slots, sums);
+		else
+			write_sums<F>(w, place_of<F>(w, walk.tile), consumer, way, sums);
 	}
 	hopper::stores_await_read<0>();
 }
@@ -120,7 +123,7 @@ template <class F>
 __device__ __forceinline__ void consume_mapped(const work &w, pipeline<typename F::CUT> r, int consumer)
 {
 	static_assert(F::CUT::WAVES == 1);
-	place tile = place_of<typename F::CUT>(w, blockIdx.x / w.parts);
+	place tile = place_of<F>(w, blockIdx.x / w.parts);
 	parts<typename F::CUT, GROUPS<F>> all = {r.data, w.parts};
 	span span = span_of<typename F::CUT>(w);
 	unsigned first = hopper::cluster_rank() * all.share();

@@ -27,6 +27,7 @@
 
 #include "common/launch.cuh"
 #include "fitted.h"
+#include "gemm/shift.cuh"
 #include "gemm/tensor.cuh"
 
 namespace
@@ -35,6 +36,8 @@ namespace
 template <element E>
 using wide_cut = std::conditional_t<E == element::TF32, cut<1, 256, 1, 2, 4, 2, 8, cut_name::WIDE>,
                                     cut<2, 128, 2, 1, 4, 2, 8, cut_name::WIDE, true>>;
+/* Of a loose C, which is not worth keeping results for: the multiplying threads write it themselves. */
+using loose_wide_cut = cut<2, 128, 2, 1, 4, 2, 8, cut_name::WIDE>;
 /* For tiles that all blocks do at the same time: a cluster begins and ends 0.5 us later than two blocks. */
 using lone_cut = cut<2, 128, 1, 1, 4, 2, 8, cut_name::LONE>;
 using middle_cut = cut<1, 192, 1, 1, 5, 1, 16, cut_name::MIDDLE>;
@@ -44,33 +47,43 @@ using narrow_cut = cut<1, 64, 1, 1, 8, 1, 16, cut_name::NARROW>;
 using split_square_cut = cut<1, 128, 1, 1, 6, 0, 12, cut_name::SQUARE, false, 8>;
 using split_narrow_cut = cut<1, 64, 1, 1, 9, 0, 16, cut_name::NARROW, false, 8>;
 
+constexpr uint64_t OVERLAP_DEPTH_MAX = 1024;
 constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
 
 /* ---- What the copy engine can take ---- */
+
+/* LOOSE: lines of neighbours that begin anywhere. ALIGNED: at multiples of 16 bytes, as the copy engine wants
+ * them. */
+enum class placing { NONE, LOOSE, ALIGNED };
 
 /* An operand as `extent` lines along K, or K lines across; C: as m lines along n. */
 struct layout {
 	uint64_t length, count;
 	int64_t apart;
-	bool across, taken;
+	bool across;
+	placing lies;
 };
 
-/* Lines of neighbours, at multiples of 16 bytes. */
-bool are_lines(uint64_t length, uint64_t count, int64_t along, int64_t apart, int bytes)
+placing placing_of(const gemm_operand &o, uint64_t batch, uint64_t length, uint64_t count, int64_t along,
+                   int64_t apart, int bytes)
 {
-	return (length == 1 || along == 1) && (count == 1 || map_stride(apart, bytes));
+	if (length > 1 && along != 1)
+		return placing::NONE;
+	if ((uintptr_t)o.data % 16 != 0 || (count > 1 && !map_stride(apart, bytes)) ||
+	    (batch > 1 && o.batch != 0 && !map_stride(o.batch, bytes)))
+		return placing::LOOSE;
+	return placing::ALIGNED;
 }
 
-layout layout_of(uint64_t extent, uint64_t k, int64_t extent_stride, int64_t k_stride, int bytes)
+layout layout_of(const gemm_operand &o, uint64_t batch, uint64_t extent, uint64_t k, int64_t extent_stride,
+                 int64_t k_stride, int bytes)
 {
-	if (are_lines(k, extent, k_stride, extent_stride, bytes))
-		return {k, extent, extent_stride, false, true};
-	return {extent, k, k_stride, true, are_lines(extent, k, extent_stride, k_stride, bytes)};
-}
+	layout along = {k, extent, extent_stride, false,
+	                placing_of(o, batch, k, extent, k_stride, extent_stride, bytes)};
+	layout across = {extent, k, k_stride, true,
+	                 placing_of(o, batch, extent, k, extent_stride, k_stride, bytes)};
 
-bool takes_batch(const gemm_operand &o, uint64_t batch, int bytes)
-{
-	return o.batch == 0 || batch == 1 || map_stride(o.batch, bytes);
+	return across.lies > along.lies ? across : along;
 }
 
 /* A product as the kernel does it. */
@@ -82,8 +95,9 @@ struct mapped_product {
 
 mapped_product mapped_product_of(const gemm_problem &p, int bytes)
 {
-	return {p, layout_of(p.m, p.k, p.a.row, p.a.col, bytes), layout_of(p.n, p.k, p.b.col, p.b.row, bytes),
-	        layout_of(p.m, p.n, p.c.row, p.c.col, bytes), bytes};
+	return {p, layout_of(p.a, p.batch, p.m, p.k, p.a.row, p.a.col, bytes),
+	        layout_of(p.b, p.batch, p.n, p.k, p.b.col, p.b.row, bytes),
+	        layout_of(p.c, p.batch, p.m, p.n, p.c.row, p.c.col, bytes), bytes};
 }
 
 bool is_tf32(const mapped_product &mapped)
@@ -91,10 +105,21 @@ bool is_tf32(const mapped_product &mapped)
 	return mapped.bytes == sizeof(float);
 }
 
-/* C by rows; but tf32 may lie across only in A. */
-mapped_product mapped_product_of(const op_args *args)
+/* Their addresses are not known yet when a plan is made, but how they are aligned is. */
+gemm_problem problem_by_offsets(const op_args *args)
 {
-	gemm_problem given = gemm_problem_of(args), rows = gemm_by_rows(&given);
+	gemm_problem p = gemm_problem_of(args);
+	gemm_operand *operands[] = {&p.a, &p.b, &p.c};
+
+	for (int i = 0; i < 3; i++)
+		operands[i]->data = (void *)(uintptr_t)(args->views[i].offset % 16);
+	return p;
+}
+
+/* C by rows; but tf32 may lie across only in A. */
+mapped_product mapped_product_of(const op_args *args, const gemm_problem &given)
+{
+	gemm_problem rows = gemm_by_rows(&given);
 	mapped_product mapped = mapped_product_of(rows, (int)dtype_size(args->views[0].dtype));
 
 	if (mapped.c.across) /* one column of neighbours */
@@ -106,16 +131,90 @@ mapped_product mapped_product_of(const op_args *args)
 
 bool takes(const mapped_product &mapped)
 {
-	const gemm_problem &p = mapped.p;
+	placing least = is_tf32(mapped) ? placing::ALIGNED : placing::LOOSE;
 
-	return mapped.a.taken && mapped.b.taken && mapped.c.taken && takes_batch(p.a, p.batch, mapped.bytes) &&
-	       takes_batch(p.b, p.batch, mapped.bytes) && takes_batch(p.c, p.batch, mapped.bytes);
+	return mapped.a.lies >= least && mapped.b.lies >= least && mapped.c.lies >= least;
 }
 
 /* Whether there is a form of multiply_mapped() for it. */
 bool has_form(const mapped_product &mapped)
 {
 	return is_tf32(mapped) ? !mapped.b.across && (mapped.a.across || !mapped.c.across) : !mapped.c.across;
+}
+
+/* ---- Copies of A and B with aligned lines ---- */
+
+/* Pieces of the copy; none where there is no need for one. */
+uint64_t padded_pieces(const gemm_operand &o, const layout &l, uint64_t batch)
+{
+	uint64_t in_line = (l.length + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS;
+
+	return l.lies == placing::LOOSE ? in_line * l.count * (o.batch ? batch : 1) : 0;
+}
+
+uint64_t padded_bytes(const mapped_product &mapped)
+{
+	return (padded_pieces(mapped.p.a, mapped.a, mapped.p.batch) +
+	        padded_pieces(mapped.p.b, mapped.b, mapped.p.batch)) *
+	       PIECE_BYTES;
+}
+
+/* The copy of an operand, which the operand is from here on. Returns what lies behind it. */
+char *place_copy(padding *ret, gemm_operand *o, layout *l, uint64_t batch, char *to)
+{
+	uint64_t pieces = padded_pieces(*o, *l, batch);
+	int64_t pitch = (int64_t)((l->length + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS * PIECE_ELEMENTS);
+	/* As extent_of() has it, which way its axes are called does not matter. */
+	gemm_operand lines = {o->data, o->batch, l->count > 1 ? l->apart : 0, 1};
+
+	if (pieces == 0)
+		return to;
+	*ret = {(const char *)o->data,
+	        to,
+	        l->length,
+	        l->count,
+	        pieces,
+	        l->apart,
+	        o->batch,
+	        pitch,
+	        extent_of(lines, o->batch ? batch : 1, l->count, l->length)};
+	o->data = to;
+	o->batch = o->batch ? pitch * (int64_t)l->count : 0;
+	l->apart = pitch;
+	return to + pieces * PIECE_BYTES;
+}
+
+struct paddings {
+	padding a, b;
+	uint64_t a_blocks;
+};
+
+constexpr uint64_t PADDING_BLOCK = PADDING_THREADS * PADDING_PIECES;
+
+__global__ void __launch_bounds__(PADDING_THREADS) pad_operands(const __grid_constant__ paddings all)
+{
+	let_next_kernel_come();
+	await_kernel_before();
+	if (blockIdx.x < all.a_blocks)
+		pad(all.a, blockIdx.x * PADDING_BLOCK);
+	else
+		pad(all.b, (blockIdx.x - all.a_blocks) * PADDING_BLOCK);
+}
+
+/* Enqueues them where they are needed, and describes the product of the copies. */
+void pad_loose(mapped_product *mapped, void *workspace, cudaStream_t stream)
+{
+	gemm_problem *p = &mapped->p;
+	paddings all = {};
+	char *to = (char *)workspace;
+	uint64_t blocks;
+
+	to = place_copy(&all.a, &p->a, &mapped->a, p->batch, to);
+	place_copy(&all.b, &p->b, &mapped->b, p->batch, to);
+	all.a_blocks = (all.a.pieces + PADDING_BLOCK - 1) / PADDING_BLOCK;
+	blocks = all.a_blocks + (all.b.pieces + PADDING_BLOCK - 1) / PADDING_BLOCK;
+	if (blocks > 0)
+		launch_kernel(pad_operands, {dim3((unsigned)blocks), dim3(PADDING_THREADS)}, stream, all);
 }
 
 /* ---- The launch ---- */
@@ -142,11 +241,13 @@ struct waves {
 
 template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocessors)
 {
-	constexpr unsigned ROWS = CUT::ROWS * CUT::BELOW, COLS = CUT::COLS * CUT::BESIDE;
+	constexpr unsigned ROWS = CUT::ROWS * CUT::BELOW;
+	unsigned step = CUT::SPLITS > 1 ? CUT::COLS : tile_step<CUT>(*w);
 	unsigned most = multiprocessors > CUT::SHARERS ? (unsigned)(multiprocessors / CUT::SHARERS) : 1;
 
 	w->row_tiles = (w->m + ROWS - 1) / ROWS;
-	w->col_tiles = (w->n + COLS - 1) / COLS;
+	w->col_tiles = w->n > CUT::COLS ? (w->n - CUT::COLS + step - 1) / step + 1 : 1;
+	w->col_tiles = (w->col_tiles + CUT::BESIDE - 1) / CUT::BESIDE;
 	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
 	unsigned count = w->tiles / most + (w->tiles % most != 0);
 	return {count ? w->tiles / count + (w->tiles % count != 0) : 0, count};
@@ -154,28 +255,46 @@ template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocess
 
 /* Encoding the maps takes less than a microsecond each. */
 template <class F>
-int launch_form(const mapped_product &mapped, work w, int multiprocessors, cudaStream_t stream)
+int launch_form(const mapped_product &mapped, work w, int multiprocessors, const struct launch *launch)
 {
 	using CUT = typename F::CUT;
 	const gemm_problem &p = mapped.p;
 
 	if (!map_layout(&w.a, map_type(F::E, true), p.a, mapped.a, p.batch, F::A_BOX) ||
 	    !map_layout(&w.b, map_type(F::E, true), p.b, mapped.b, p.batch, F::B_BOX) ||
-	    !map_layout(&w.c, map_type(F::E, false), p.c, mapped.c, p.batch, F::TEAM * WARP_ROWS))
+	    (mapped.c.lies == placing::ALIGNED &&
+	     !map_layout(&w.c, map_type(F::E, false), p.c, mapped.c, p.batch, F::TEAM * WARP_ROWS)))
 		return KOPS_E_FAULT;
 	/* No more blocks than take the same number of tiles: what else is there only burns power. */
 	unsigned clusters = count_tiles<CUT>(&w, p.batch, multiprocessors).clusters;
+	if (CUT::SPLITS == 1)
+		clusters = count_tiles<CUT>(&w, p.batch,
+		                            cuda_multiprocessors_to_keep(launch, multiprocessors,
+		                                                         (uint64_t)w.tiles * CUT::SHARERS))
+		               .clusters;
 	unsigned blocks = cluster_blocks<CUT>(w);
 	cudaFuncSetAttribute(multiply_mapped<F>, cudaFuncAttributeMaxDynamicSharedMemorySize,
 	                     CUT::SHARED_BYTES);
 	launch_kernel(multiply_mapped<F>,
-	              {dim3(clusters * blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, blocks}, stream, w);
+	              {dim3(clusters * blocks), dim3(PRODUCT_THREADS), CUT::SHARED_BYTES, blocks,
+	               cuda_may_be_early(launch)},
+	              cuda_stream(launch), w);
 	return cuda_launch_status();
 }
 
-typedef int (*launcher)(const mapped_product &, work, int, cudaStream_t);
+typedef int (*launcher)(const mapped_product &, work, int, const struct launch *);
 
-template <class CUT, element E> launcher launcher_of(const mapped_product &mapped)
+template <class CUT, element E, bool C_LOOSE> launcher launcher_by_lines(const mapped_product &mapped)
+{
+	static const launcher launchers[4] = {launch_form<form<CUT, E, false, false, false, C_LOOSE>>,
+	                                      launch_form<form<CUT, E, false, true, false, C_LOOSE>>,
+	                                      launch_form<form<CUT, E, true, false, false, C_LOOSE>>,
+	                                      launch_form<form<CUT, E, true, true, false, C_LOOSE>>};
+
+	return launchers[mapped.a.across * 2 + mapped.b.across];
+}
+
+template <class CUT, element E, bool C_LOOSE> launcher launcher_of(const mapped_product &mapped)
 {
 	if constexpr (E == element::TF32) {
 		if (!mapped.a.across)
@@ -183,11 +302,7 @@ template <class CUT, element E> launcher launcher_of(const mapped_product &mappe
 		return mapped.c.across ? launch_form<form<CUT, E, true, false, true>>
 		                       : launch_form<form<CUT, E, true, false, false>>;
 	} else {
-		static const launcher launchers[4] = {launch_form<form<CUT, E, false, false, false>>,
-		                                      launch_form<form<CUT, E, false, true, false>>,
-		                                      launch_form<form<CUT, E, true, false, false>>,
-		                                      launch_form<form<CUT, E, true, true, false>>};
-		return launchers[mapped.a.across * 2 + mapped.b.across];
+		return launcher_by_lines<CUT, E, C_LOOSE>(mapped);
 	}
 }
 
@@ -204,13 +319,9 @@ work work_of(const mapped_product &mapped, const op_args *args)
 	w.k_tiles = ((unsigned)p.k + depth - 1) / depth;
 	w.a_batch = p.a.batch != 0;
 	w.b_batch = p.b.batch != 0;
+	/* Longer sums take longer than what it saves. */
+	w.overlap = mapped.c.lies == placing::LOOSE && p.k <= OVERLAP_DEPTH_MAX;
 	return w;
-}
-
-bool starts_aligned(const op_args *args)
-{
-	return args->views[0].offset % 16 == 0 && args->views[1].offset % 16 == 0 &&
-	       args->views[2].offset % 16 == 0;
 }
 
 /* One way to cut C, and K. */
@@ -251,27 +362,29 @@ choice split_choice_of(const mapped_product &mapped, work w, int multiprocessors
 		double ns =
 		    begin_ns + tile_ns<CUT>(ceil((double)w.k_tiles / parts), w.tiles * parts, multiprocessors);
 		if (w.tiles <= gemm_clustered((unsigned)multiprocessors, parts) / parts && ns < best.ns)
-			best = {ns, parts, launcher_of<CUT, E>(mapped)};
+			best = {ns, parts, launcher_of<CUT, E, false>(mapped)}; /* C is written by elements */
 	}
 	return best;
 }
 
-template <class CUT, element E> choice choice_of(const mapped_product &mapped, work w, int multiprocessors)
+template <class CUT, element E, bool C_LOOSE>
+choice choice_of(const mapped_product &mapped, work w, int multiprocessors)
 {
-	if constexpr (CUT::SPLITS > 1)
+	if constexpr (CUT::SPLITS > 1) {
 		return split_choice_of<CUT, E>(mapped, w, multiprocessors);
-	double launch_ns = CUT::SHARERS > 1 ? fitted.wgmma_cuts.cluster_ns : fitted.wgmma_cuts.block_ns;
-	waves waves = count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
-	double ns =
-	    launch_ns + waves.count * tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS, multiprocessors);
+	} else {
+		double launch_ns = CUT::SHARERS > 1 ? fitted.wgmma_cuts.cluster_ns : fitted.wgmma_cuts.block_ns;
+		waves waves = count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
+		double each_ns = tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS, multiprocessors);
 
-	return {ns, 1, launcher_of<CUT, E>(mapped)};
+		return {launch_ns + waves.count * each_ns, 1, launcher_of<CUT, E, C_LOOSE>(mapped)};
+	}
 }
 
-template <element E, class... CUTS>
+template <element E, bool C_LOOSE, class... CUTS>
 choice fastest_of(const mapped_product &mapped, const work &w, int multiprocessors)
 {
-	const choice choices[] = {choice_of<CUTS, E>(mapped, w, multiprocessors)...};
+	const choice choices[] = {choice_of<CUTS, E, C_LOOSE>(mapped, w, multiprocessors)...};
 	choice best = choices[0];
 
 	for (const choice &c : choices)
@@ -283,10 +396,13 @@ choice fastest_of(const mapped_product &mapped, const work &w, int multiprocesso
 template <element E> choice best_of(const mapped_product &mapped, const work &w, int multiprocessors)
 {
 	if constexpr (E == element::TF32)
-		return fastest_of<E, wide_cut<E>, middle_cut, square_cut, narrow_cut, split_square_cut,
+		return fastest_of<E, false, wide_cut<E>, middle_cut, square_cut, narrow_cut, split_square_cut,
 		                  split_narrow_cut>(mapped, w, multiprocessors);
+	else if (mapped.c.lies == placing::LOOSE)
+		return fastest_of<E, true, loose_wide_cut, square_cut, split_square_cut, split_narrow_cut>(
+		    mapped, w, multiprocessors);
 	else
-		return fastest_of<E, wide_cut<E>, lone_cut, middle_cut, square_cut, narrow_cut,
+		return fastest_of<E, false, wide_cut<E>, lone_cut, middle_cut, square_cut, narrow_cut,
 		                  split_square_cut, split_narrow_cut>(mapped, w, multiprocessors);
 }
 
@@ -319,7 +435,7 @@ bool takes_type(const op_args *args)
 
 extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_not)
 {
-	mapped_product mapped = mapped_product_of(args);
+	mapped_product mapped = mapped_product_of(args, problem_by_offsets(args));
 	const gemm_problem &p = mapped.p;
 
 	*ret_why_not = "takes f16 and bf16, and f32 at precision tf32 and bf16";
@@ -328,8 +444,11 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 	*ret_why_not = "needs K > 0 and alpha other than 0"; /* NaN and Inf in A and B would be seen */
 	if (p.k == 0 || args->params.gemm.alpha == 0)
 		return false;
-	*ret_why_not = "needs lines of A, B and C without gaps that begin at multiples of 16 bytes";
-	if (!takes(mapped) || !starts_aligned(args))
+	*ret_why_not =
+	    is_tf32(mapped)
+	        ? "of tf32 needs lines of A, B and C without gaps that begin at multiples of 16 bytes"
+	        : "needs lines of A, B and C without gaps";
+	if (!takes(mapped))
 		return false;
 	*ret_why_not = "of tf32 takes A by rows or B by columns";
 	if (!has_form(mapped))
@@ -346,7 +465,8 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 extern "C" double gemm_wgmma_ns(const op_args *args)
 {
 	const auto &t = fitted.wgmma;
-	mapped_product mapped = mapped_product_of(args);
+	mapped_product mapped = mapped_product_of(args, problem_by_offsets(args));
+	uint64_t padded = padded_bytes(mapped);
 	work w = work_of(mapped, args);
 	struct cost cost;
 
@@ -354,17 +474,24 @@ extern "C" double gemm_wgmma_ns(const op_args *args)
 	choice best = best_of(mapped, w, args->views[0].dtype, gemm_hopper_multiprocessors());
 	double product_ns = t.of_cut * cuda_clock_factor() * best.ns;
 	return t.launch_ns + fitted_lasting_ns(product_ns, t.lasting) +
-	       cuda_ns_of_bytes(t.read * cost.bytes, 1);
+	       cuda_ns_of_bytes(t.read * cost.bytes, 1) +
+	       (padded ? t.pad_ns + cuda_ns_of_bytes(2 * (double)padded, 1) : 0);
+}
+
+extern "C" uint64_t gemm_wgmma_workspace(const op_args *args)
+{
+	return padded_bytes(mapped_product_of(args, problem_by_offsets(args)));
 }
 
 extern "C" CUDA_LAUNCH(gemm_wgmma)
 {
 	int multiprocessors = gemm_hopper_multiprocessors();
 	kops_dtype dtype = args->views[0].dtype;
-	mapped_product mapped = mapped_product_of(args);
+	mapped_product mapped = mapped_product_of(args, gemm_problem_of(args));
 	work w = work_of(mapped, args);
 	choice best = best_of(mapped, w, dtype, multiprocessors);
 
 	w.parts = best.parts;
-	return best.launch(mapped, w, multiprocessors, cuda_stream(launch));
+	pad_loose(&mapped, launch->workspace, cuda_stream(launch));
+	return best.launch(mapped, w, multiprocessors, launch);
 }

@@ -126,6 +126,19 @@ static bool make_long_sums(struct problem *p, struct random *r)
 	return problem_complete(p, neat, true, r);
 }
 
+/* Makes products of 16-bit numbers for each form of tile, with lines that begin anywhere or at multiples of 16
+ * bytes. */
+static bool make_ragged(struct problem *p, struct random *r)
+{
+	static const uint64_t sides[] = {16, 32, 64, 140, 300};
+	uint64_t mnk[3] = {random_extent(sides[random_below(r, 5)], r),
+	                   random_extent(sides[random_below(r, 5)], r), random_extent(100, r)};
+	bool neat = random_chance(r, 30);
+
+	shape_product(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, mnk, neat ? 8 : 1, r);
+	return problem_complete(p, neat, true, r);
+}
+
 /* Aligns operands as the copy engine requires. */
 static bool make_aligned(struct problem *p, struct random *r)
 {
@@ -142,15 +155,26 @@ static bool make_narrow(struct problem *p, struct random *r)
 	return problem_complete(p, true, true, r);
 }
 
-/* Gives each block several of wgmma's wide tiles, which share operands; that takes long sums. */
-static bool make_tiles(struct problem *p, struct random *r)
+static bool make_many_tiles(struct problem *p, bool neat, struct random *r)
 {
 	uint64_t mnk[3] = {440 + random_below(r, 73), 440 + random_below(r, 73), 580 + random_below(r, 120)};
 
-	shape_product(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, mnk, 8, r);
+	shape_product(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, mnk, neat ? 8 : 1, r);
 	if (random_chance(r, 60))
 		p->args.params.gemm.beta = 0;
-	return problem_complete(p, true, true, r);
+	return problem_complete(p, neat, true, r);
+}
+
+/* Gives each block several of wgmma's wide tiles, which share operands; that takes long sums. */
+static bool make_tiles(struct problem *p, struct random *r)
+{
+	return make_many_tiles(p, true, r);
+}
+
+/* The same with lines that begin anywhere. */
+static bool make_loose_tiles(struct problem *p, struct random *r)
+{
+	return make_many_tiles(p, false, r);
 }
 
 /* Makes few tiles and long sums, so that wgmma splits K. */
@@ -537,9 +561,32 @@ static const struct candidate {
 } kernels[] = {
     {"gemm", "f16x3", make_ordinary, 1, {2, 4, 6, 132}, NULL, gemm_f16x3_workspace, gemm_f16x3},
     {"gemm", "bf16x6", make_wide, 1, {2, 4, 6, 132}, NULL, gemm_bf16x6_workspace, gemm_bf16x6},
-    {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
-    {"gemm", "wgmma tiles", make_tiles, 4, {2, 2, 2, 2}, gemm_wgmma_supports, NULL, gemm_wgmma},
-    {"gemm", "wgmma splits", make_splits, 2, {2, 8, 24, 132}, gemm_wgmma_supports, NULL, gemm_wgmma},
+    {"gemm", "wgmma", make_narrow, 1, {2, 4, 6, 132}, gemm_wgmma_supports, gemm_wgmma_workspace, gemm_wgmma},
+    {"gemm", "wgmma tiles", make_tiles, 4, {2, 2, 2, 2}, gemm_wgmma_supports, gemm_wgmma_workspace, gemm_wgmma},
+    {"gemm",
+     "wgmma loose",
+     make_ragged,
+     1,
+     {2, 4, 6, 132},
+     gemm_wgmma_supports,
+     gemm_wgmma_workspace,
+     gemm_wgmma},
+    {"gemm",
+     "wgmma loose tiles",
+     make_loose_tiles,
+     4,
+     {2, 2, 2, 2},
+     gemm_wgmma_supports,
+     gemm_wgmma_workspace,
+     gemm_wgmma},
+    {"gemm",
+     "wgmma splits",
+     make_splits,
+     2,
+     {2, 8, 24, 132},
+     gemm_wgmma_supports,
+     gemm_wgmma_workspace,
+     gemm_wgmma},
     {"gemm", "simt", make_ordinary, 1, {1, 8, 40, 132}, NULL, gemm_simt_workspace, gemm_simt},
     {"gemm", "simt together", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, gemm_simt_at_once},
     {"gemm", "simt elsewhere", make_small, 1, {1, 8, 40, 132}, are_alike, NULL, gemm_simt_elsewhere},
@@ -547,6 +594,15 @@ static const struct candidate {
     {"gemm", "small in parts", make_long_sums, 1, {1, 1, 1, 1}, NULL, workspace_of_parts, launch_parts},
     {"gemm", "small together", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, gemm_small_at_once},
     {"gemm", "small elsewhere", make_small_16, 1, {1, 1, 1, 1}, are_alike, NULL, gemm_small_elsewhere},
+    {"gemm", "ragged", make_ragged, 1, {1, 1, 1, 1}, gemm_ragged_supports, gemm_ragged_workspace, gemm_ragged},
+    {"gemm",
+     "ragged splits",
+     make_long_sums,
+     1,
+     {2, 8, 24, 132},
+     gemm_ragged_supports,
+     gemm_ragged_workspace,
+     gemm_ragged},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
@@ -619,7 +675,10 @@ static int launch_kernel(const struct candidate *kernel, const struct op_args *a
 	uint64_t room =
 	    (bytes + GUARD_BYTES + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
 	unsigned char *workspace = aligned_alloc(WORKSPACE_ALIGNMENT, room);
-	struct launch launch = {.workspace = workspace, .workspace_bytes = bytes};
+	const struct view *x = &args->views[0];
+	struct launch launch = {.workspace = workspace,
+	                        .workspace_bytes = bytes,
+	                        .multiprocessors_left = x->shape[x->rank - 1] % 2}; /* some of the cases */
 
 	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
 	if (!workspace)

@@ -383,10 +383,10 @@ void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::funct
 	});
 }
 
-void copy_element(float *to, const float *from)
+void copy_element(float *to, const float *from, unsigned there)
 {
 	*to = NAN;
-	self->elements.push_back({to, from});
+	self->elements.push_back({to, from, there});
 }
 
 void mbarrier_arrive_copied(uint32_t address)
@@ -395,8 +395,11 @@ void mbarrier_arrive_copied(uint32_t address)
 
 	b.copies_under_way++;
 	events.push_back([&b, address, elements = std::move(self->elements)] {
-		for (auto &e : elements)
-			*e.first = e.second ? *e.second : 0;
+		for (auto &e : elements) {
+			*e.to = 0;
+			if (e.there > 0)
+				memcpy(e.to, e.from, e.there);
+		}
 		b.copies_under_way--;
 		arrive(b, address, 0);
 	});

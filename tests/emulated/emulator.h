@@ -65,8 +65,13 @@ struct fiber {
 	const char *awaits; /* for reports */
 	unsigned products;  /* number of products begun */
 	std::deque<unsigned> product_commits;
-	std::vector<std::pair<float *, const float *>> elements; /* copies to do */
-	std::vector<uint64_t> stores;                            /* not yet committed */
+	struct copy {
+		float *to;
+		const float *from;
+		unsigned there; /* bytes; zeros behind them */
+	};
+	std::vector<copy> elements;   /* to be done */
+	std::vector<uint64_t> stores; /* not yet committed */
 	std::deque<std::vector<uint64_t>> store_commits;
 };
 
@@ -166,8 +171,8 @@ void mbarrier_wait(uint32_t address, unsigned parity);
 void happen_later(std::function<void()> event);
 /* Writes to a block's shared memory some time from now on, and lets its barrier count the bytes. */
 void copy_in(block &b, uint32_t to, unsigned bytes, uint32_t barrier, std::function<void(block &)> copy);
-/* Copies some time from now on; from: null for zeros. */
-void copy_element(float *to, const float *from);
+/* Copies some time from now on; zeros behind the first `there` bytes. */
+void copy_element(float *to, const float *from, unsigned there);
 /* Arrives once this thread's copies by copy_element() are done. */
 void mbarrier_arrive_copied(uint32_t address);
 

@@ -132,18 +132,21 @@ inline void barrier_wait(uint32_t barrier, unsigned parity)
 
 inline void copy_element(uint32_t to, const float *from, bool there)
 {
-	emulator::copy_element((float *)emulator::shared_at(*emulator::self->block, to, sizeof *from),
-	                       there ? from : nullptr);
+	emulator::copy_element((float *)emulator::shared_at(*emulator::self->block, to, sizeof *from), from,
+	                       there ? sizeof *from : 0);
 }
 
 inline void copy_piece(uint32_t to, const void *from, int there)
 {
 	float *elements = (float *)emulator::shared_at(*emulator::self->block, to, 16);
 
-	if (to % 16 != 0 || (uintptr_t)from % 16 != 0 || there < 0 || there > 16 || there % 4 != 0)
+	if (to % 16 != 0 || (uintptr_t)from % 16 != 0 || there < 0 || there > 16)
 		emulator::fail("a copy of %d bytes that is not aligned to 16", there);
 	for (int i = 0; i < 4; i++)
-		emulator::copy_element(elements + i, i * 4 < there ? (const float *)from + i : nullptr);
+		emulator::copy_element(elements + i, (const float *)from + i,
+		                       there < i * 4       ? 0
+		                       : there > i * 4 + 4 ? 4
+		                                           : (unsigned)(there - i * 4));
 }
 
 inline void copy_bulk_in(emulator::block &b, uint32_t to, const void *from, unsigned bytes, uint32_t barrier)

@@ -57,12 +57,17 @@ struct cut {
 	static_assert(SHARED_BYTES <= 227 * 1024);
 };
 
-/* What lies how. C_ACROSS: C's lines are along M. */
-template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_> struct form {
+/* What lies how. C_ACROSS: C's lines are along M. C_LOOSE: they begin anywhere, and not at multiples of 16
+ * bytes.
+ */
+template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_, bool C_LOOSE_ = false>
+struct form {
 	using CUT = CUT_;
 	using type = typename number<E_>::type;
 	static constexpr element E = E_;
 	static constexpr bool A_ACROSS = A_ACROSS_, B_ACROSS = B_ACROSS_, C_ACROSS = C_ACROSS_;
+	static constexpr bool C_LOOSE = C_LOOSE_;
+	static_assert(!C_LOOSE || E != element::TF32);
 	static constexpr bool A_BY_REGISTERS = E == element::TF32 && A_ACROSS;
 	static constexpr int TILE_DEPTH = LINE_BYTES / (int)sizeof(type);
 	/* Rows or columns in one box of the tensor map; 128 bytes for each. */
@@ -79,14 +84,27 @@ template <class CUT_, element E_, bool A_ACROSS_, bool B_ACROSS_, bool C_ACROSS_
 };
 
 struct work {
-	CUtensorMap a, b, c;
-	gemm_operand c_at; /* where `c` is, for single elements */
+	CUtensorMap a, b, c; /* c: unless C is loose */
+	gemm_operand c_at;   /* where `c` is, for single elements */
 	epilogue<float> to_c;
 	unsigned m, n, k_tiles;
 	unsigned row_tiles, col_tiles, tiles; /* those of a cluster counted as one */
 	unsigned a_batch, b_batch;            /* 0: one matrix serves all */
 	unsigned parts;                       /* of K, where the cut splits it: a power of two */
+	bool overlap;                         /* of tiles beside each other, where C is loose */
 };
+
+/*
+ * Tiles of a loose C may overlap, by as much as a sector of memory has: then each sector is written by one
+ * tile. A sector that is written in two parts costs as much as ten whole ones (H200, C of 5972 × 21970 in tiles
+ * of 128 × 128: 1.6 TB/s, and 3.5 if they overlap).
+ */
+constexpr unsigned SECTOR_BYTES = 32, SECTOR_NUMBERS = SECTOR_BYTES / 2;
+
+template <class CUT> __host__ __device__ inline unsigned tile_step(const work &w)
+{
+	return w.overlap ? CUT::COLS - SECTOR_NUMBERS : CUT::COLS;
+}
 
 /* Blocks of a cluster. */
 template <class CUT> __host__ __device__ inline unsigned cluster_blocks(const work &w)
@@ -101,13 +119,15 @@ struct place {
 };
 
 /* Where this block's tile begins, of the cluster's tiles number i. */
-template <class CUT> __device__ __forceinline__ place place_of(const work &w, unsigned i)
+template <class F> __device__ __forceinline__ place place_of(const work &w, unsigned i)
 {
+	using CUT = typename F::CUT;
+	unsigned step = F::C_LOOSE ? tile_step<CUT>(w) : CUT::COLS;
 	unsigned rank = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 	tile_number<unsigned> tile = tile_of_number<CUT::BAND>(i, w.row_tiles, w.col_tiles);
 
 	return {tile.batch, (tile.row * CUT::BELOW + rank % CUT::BELOW) * CUT::ROWS,
-	        (tile.col * CUT::BESIDE + rank % CUT::BESIDE) * CUT::COLS};
+	        (tile.col * CUT::BESIDE + rank % CUT::BESIDE) * step};
 }
 
 /* This block's tiles of K. */

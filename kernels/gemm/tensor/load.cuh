@@ -44,7 +44,7 @@ template <class F> __device__ __forceinline__ void produce(const work &w, pipeli
 	span span = span_of<CUT>(w);
 
 	for (tile_walk<unsigned> walk(blocks); walk.tile < w.tiles; walk.step()) {
-		place at = place_of<CUT>(w, walk.tile);
+		place at = place_of<F>(w, walk.tile);
 #pragma unroll 1
 		for (unsigned k = span.begin; k < span.end; k++, r.step()) {
 			hopper::barrier_wait(r.empty(), r.parity ^ 1);

@@ -5,6 +5,7 @@
 #include "common/hopper/mma.cuh"
 #include "common/hopper/shared.cuh"
 #include "common/hopper/tma.cuh"
+#include "gemm/shift.cuh"
 #include "gemm/tensor/form.cuh"
 
 namespace
@@ -111,7 +112,9 @@ template <class F> __device__ __forceinline__ bool has_ragged_end(const work &w,
 {
 	constexpr unsigned PIECE = 16 / sizeof(typename F::type);
 
-	if constexpr (F::C_ACROSS)
+	if constexpr (F::C_LOOSE)
+		return false; /* it is not the copy engine that writes */
+	else if constexpr (F::C_ACROSS)
 		return w.m % PIECE != 0 && row + F::TEAM * WARP_ROWS > w.m;
 	else
 		return w.n % PIECE != 0 && col + F::CHUNK > w.n;
@@ -155,7 +158,8 @@ __device__ __forceinline__ bool finish_chunk(const work &w, const place &at, con
 #pragma unroll
 	for (int j = 0; j < F::CHUNK / 2; j++)
 		values[j] = w.to_c.scale(sums[j]);
-	if (w.to_c.keeps_old() && at.row + F::TEAM * WARP_ROWS <= w.m && at.col + F::CHUNK <= w.n)
+	if (w.to_c.keeps_old() && !F::C_LOOSE && at.row + F::TEAM * WARP_ROWS <= w.m &&
+	    at.col + F::CHUNK <= w.n)
 		add_old<F, true>(w, at.batch, at.row, at.col, me, values);
 	else if (w.to_c.keeps_old())
 		add_old<F, false>(w, at.batch, at.row, at.col, me, values);
@@ -225,6 +229,87 @@ __device__ __forceinline__ void write_sums(const work &w, const place &tile, int
 			                         words);
 		else if (lane_place<F>().leads())
 			hopper::stores_commit(); /* nothing, so that commits count chunks */
+	}
+}
+
+/* ---- To a loose C: the warps write it, in pieces that are aligned there ---- */
+
+/* A piece of one of a warp's 16 lines, all of whose chunks are in slots. */
+__device__ __forceinline__ uint4 slot_piece(uint32_t slots, int row, int piece)
+{
+	uint32_t line = slots + piece / 8 * WARP_ROWS * LINE_BYTES + row * LINE_BYTES;
+	float4 v = hopper::load_shared_quad(line + (piece % 8 ^ row % 8) * PIECE_BYTES);
+
+	return make_uint4(__float_as_uint(v.x), __float_as_uint(v.y), __float_as_uint(v.z),
+	                  __float_as_uint(v.w));
+}
+
+/*
+ * A warp's 16 rows of a tile, from slots. Its lanes write a whole line at a time: a piece of memory that is
+ * written at once costs less. WHOLE: all that the tile writes are whole sectors, as tiles overlap and this is
+ * neither the first nor the last of its row.
+ */
+template <class F, bool WHOLE>
+__device__ __forceinline__ void write_loose_rows(const work &w, const place &tile, unsigned first_row,
+                                                 uint32_t slots)
+{
+	constexpr int COLS = F::CUT::COLS, PIECES = COLS / PIECE_ELEMENTS, ROWS_AT_ONCE = 32 / PIECES;
+	int lane = threadIdx.x % 32, piece = lane % PIECES, step = (int)tile_step<typename F::CUT>(w);
+	bool is_first = step == COLS || tile.col == 0, is_last = step == COLS || tile.col + COLS >= w.n;
+	int there = w.n - tile.col < COLS ? (int)(w.n - tile.col) : COLS;
+
+	static_assert(F::CUT::SLOTS >= F::WAVE_CHUNKS && PIECES <= 32);
+#pragma unroll 4
+	for (int row = lane / PIECES; row < WARP_ROWS; row += ROWS_AT_ONCE) {
+		uint16_t *to = element_at<uint16_t>(w.c_at, tile.batch, first_row + row, tile.col);
+		int sector = (int)(-((uintptr_t)to / 2) % SECTOR_NUMBERS); /* the first that begins here */
+		int first = is_first && !WHOLE ? 0 : sector, end = is_last && !WHOLE ? there : step + sector;
+		int shift = (int)((uintptr_t)to % PIECE_BYTES / 2), begin = piece * PIECE_ELEMENTS - shift;
+		/* Where nothing is shifted, both are the piece itself. */
+		uint4 own = slot_piece(slots, row, piece);
+		uint4 v = shifted(slot_piece(slots, row, shift && piece ? piece - 1 : piece), own,
+		                  (PIECE_BYTES - shift * 2) % PIECE_BYTES);
+
+		if (first_row + row >= w.m)
+			break;
+		if (WHOLE) {
+			if (begin >= first && begin < end)
+				*(uint4 *)(to + begin) = v;
+			continue;
+		}
+		write_piece(to, begin, first, end, v);
+		if (piece == PIECES - 1 && begin + PIECE_ELEMENTS < end)
+			write_piece(to, begin + PIECE_ELEMENTS, first, end,
+			            shifted(own, own, PIECE_BYTES - shift * 2));
+	}
+}
+
+template <class F>
+__device__ __forceinline__ void write_loose(const work &w, const place &tile, int consumer, uint32_t all_slots,
+                                            const wave_sums<F> &sums)
+{
+	constexpr int SLOTS = F::CUT::SLOTS;
+	unsigned overlap = F::CUT::COLS - tile_step<typename F::CUT>(w);
+	uint32_t slots = slot_at<F>(all_slots, consumer, SLOTS, 0);
+
+	if (tile.col > 0 && tile.col + overlap >= w.n) /* all is in the tile before */
+		return;
+#pragma unroll
+	for (int wave = 0; wave < F::CUT::WAVES; wave++) {
+		__syncwarp(); /* what was in the slots has been read */
+#pragma unroll
+		for (int chunk = 0; chunk < F::WAVE_CHUNKS; chunk++) {
+			place at = chunk_at<F>(tile, consumer, wave * F::WAVE_CHUNKS + chunk);
+			uint32_t words[F::WORDS];
+			if (finish_chunk<F>(w, at, &sums[wave][chunk * (F::CHUNK / 2)], words))
+				put_chunk<F>(slots + chunk * F::SLOT_BYTES, lane_place<F>(), words);
+		}
+		__syncwarp();
+		unsigned row = chunk_at<F>(tile, consumer, wave * F::WAVE_CHUNKS).row;
+		if (overlap > 0 && tile.col > 0 && tile.col + F::CUT::COLS < w.n)
+			write_loose_rows<F, true>(w, tile, row, slots);
+		else
+			write_loose_rows<F, false>(w, tile, row, slots);
 	}
 }
 
