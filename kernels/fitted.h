@@ -103,10 +103,10 @@ struct fitted {
 	/*
 	 * short: cuBLAS splits K needlessly if C is small and K very short. small_ns: upper bound for small
 	 * products. thin: its blocks suit a C of up to 64 or 128 rows or columns less. odd: 16-bit lines begin
-	 * within words of 4 bytes.
+	 * within words of 4 bytes; loose: within 16 bytes.
 	 */
 	struct {
-		double short_ns, short_element_ns, small_ns, thin_64, thin_128, odd;
+		double short_ns, short_element_ns, small_ns, thin_64, thin_128, odd, loose;
 	} cublas;
 	struct fitted_plain pipelined, bankfree, blocked, tile32, tile16, naive, naive_others;
 	/* of_cut: a share of the time of its cut; pad_ns: a launch that copies operands. */
@@ -115,11 +115,11 @@ struct fitted {
 	} wgmma;
 	/*
 	 * Its cuts. block_ns, cluster_ns: launches of blocks and of clusters; element, joining: per element of
-	 * a tile, for beginning and end, and for joining parts of K; then ns per tile of K for each cut; l2:
-	 * bytes per ns that a multiprocessor gets from L2.
+	 * a tile, for beginning and end, for joining parts of K, and more to write a loose C; then ns per tile
+	 * of K for each cut; l2: bytes per ns that a multiprocessor gets from L2.
 	 */
 	struct {
-		double block_ns, cluster_ns, element, joining, wide, lone, middle, square, narrow, l2;
+		double block_ns, cluster_ns, element, joining, loose, wide, lone, middle, square, narrow, l2;
 	} wgmma_cuts;
 	/*
 	 * passes: bytes of the passes over operands; write: bytes per element of C, if written one by one, if

@@ -36,11 +36,6 @@ static bool supports_small(const struct op_args *args, const char **ret_why_not)
 	return cuda_device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-static bool supports_ragged(const struct op_args *args, const char **ret_why_not)
-{
-	return supports_small(args, ret_why_not) && gemm_ragged_supports(args, ret_why_not);
-}
-
 /* One sum per element of C, as in cuBLAS: where all its terms are equal, it rounds the same way every time. */
 static bool supports_plain_sum(const struct op_args *args, const char **ret_why_not)
 {
@@ -164,16 +159,24 @@ static double cublas_plain_ns(const struct op_args *args, const struct product *
 	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, fitted.cublas.small_ns) : ns;
 }
 
-/* Whether 16-bit lines of a matrix of so many rows and columns begin within words of 4 bytes. */
-static bool has_odd_lines(const struct gemm_operand *o, uint64_t rows, uint64_t cols)
+/* Whether lines of a matrix of so many rows and columns begin between multiples of n elements. */
+static bool has_loose_lines(const struct gemm_operand *o, uint64_t rows, uint64_t cols, int n)
 {
-	return rows > 1 && cols > 1 && (o->row == 1 ? o->col : o->row) % 2 != 0;
+	return rows > 1 && cols > 1 && (o->row == 1 ? o->col : o->row) % n != 0;
 }
 
-static bool has_odd_operands(const struct gemm_problem *p)
+static bool has_loose_operands(const struct gemm_problem *p, int n)
 {
-	return has_odd_lines(&p->a, p->m, p->k) || has_odd_lines(&p->b, p->k, p->n) ||
-	       has_odd_lines(&p->c, p->m, p->n);
+	return has_loose_lines(&p->a, p->m, p->k, n) || has_loose_lines(&p->b, p->k, p->n, n) ||
+	       has_loose_lines(&p->c, p->m, p->n, n);
+}
+
+/* How many times as long as with lines at multiples of 16 bytes a product of 16-bit numbers takes. */
+static double cublas_slower_by_lines(const struct gemm_problem *p)
+{
+	if (has_loose_operands(p, 2))
+		return fitted.cublas.odd;
+	return has_loose_operands(p, 8) ? fitted.cublas.loose : 1;
 }
 
 /* For f32 as bf16 it takes its kernels for tf32. */
@@ -184,8 +187,7 @@ static double cublas_tensor_ns(const struct op_args *args, const struct product 
 
 	if (args->views[0].dtype == KOPS_F32)
 		return cublas_product_ns(args, product, of_f32, 1);
-	return cublas_product_ns(args, product, &fitted.cublas_16,
-	                         has_odd_operands(&product->p) ? fitted.cublas.odd : 1);
+	return cublas_product_ns(args, product, &fitted.cublas_16, cublas_slower_by_lines(&product->p));
 }
 
 static double cublas_ns(const struct op_args *args)
@@ -339,11 +341,12 @@ static const struct kernel kernels[] = {
     },
     {
         .name = "ragged",
-        .idea = "lines that begin anywhere, in aligned pieces that are shifted into place; mma.sync; few rows "
-                "or columns too",
+        .idea = "few rows or columns, lines that begin anywhere: the pieces that they lie in by cp.async, "
+                "fragments "
+                "number by number, mma.sync",
         .dtypes = "f16 bf16",
-        .takes = "row- or column-major matrices, C with any strides",
-        .supports = supports_ragged,
+        .takes = "row- or column-major matrices with M or N of at most 64, C with any strides",
+        .supports = gemm_ragged_supports,
         .workspace = gemm_ragged_workspace,
         .time_ns = ragged_ns,
         .launch = gemm_ragged,

@@ -626,7 +626,10 @@ extern "C" bool gemm_ragged_supports(const struct op_args *args, const char **re
 	if (sides_of(p).rows == 0)
 		return false;
 	*ret_why_not = "needs unit stride in one axis of A and of B";
-	return (p.a.row == 1 || p.a.col == 1) && (p.b.row == 1 || p.b.col == 1);
+	if ((p.a.row != 1 && p.a.col != 1) || (p.b.row != 1 && p.b.col != 1))
+		return false;
+	*ret_why_not = "needs a GPU of compute capability 9.0"; /* later ones may have less shared memory */
+	return gemm_hopper_multiprocessors() != 0;
 }
 
 extern "C" double gemm_ragged_ns(const struct op_args *args)

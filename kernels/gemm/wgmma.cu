@@ -375,7 +375,8 @@ choice choice_of(const mapped_product &mapped, work w, int multiprocessors)
 	} else {
 		double launch_ns = CUT::SHARERS > 1 ? fitted.wgmma_cuts.cluster_ns : fitted.wgmma_cuts.block_ns;
 		waves waves = count_tiles<CUT>(&w, mapped.p.batch, multiprocessors);
-		double each_ns = tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS, multiprocessors);
+		double each_ns = tile_ns<CUT>(w.k_tiles, waves.clusters * CUT::SHARERS, multiprocessors) +
+		                 (C_LOOSE ? CUT::ROWS * CUT::COLS * fitted.wgmma_cuts.loose : 0);
 
 		return {launch_ns + waves.count * each_ns, 1, launcher_of<CUT, E, C_LOOSE>(mapped)};
 	}
