@@ -132,7 +132,7 @@ static inline bool device_has_room_for_short(const struct device *device)
 {
 	const struct device_info *info = device->info;
 
-	return device->driver->notify && device->planned_us >= info->depth_us &&
+	return device->driver->notify && device->planned_us >= info->crowd_us &&
 	       device->runs_out < 2 * info->depth;
 }
 
