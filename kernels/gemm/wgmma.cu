@@ -105,17 +105,6 @@ bool is_tf32(const mapped_product &mapped)
 	return mapped.bytes == sizeof(float);
 }
 
-/* Their addresses are not known yet when a plan is made, but how they are aligned is. */
-gemm_problem problem_by_offsets(const op_args *args)
-{
-	gemm_problem p = gemm_problem_of(args);
-	gemm_operand *operands[] = {&p.a, &p.b, &p.c};
-
-	for (int i = 0; i < 3; i++)
-		operands[i]->data = (void *)(uintptr_t)(args->views[i].offset % 16);
-	return p;
-}
-
 /* C by rows; but tf32 may lie across only in A. */
 mapped_product mapped_product_of(const op_args *args, const gemm_problem &given)
 {
@@ -127,6 +116,17 @@ mapped_product mapped_product_of(const op_args *args, const gemm_problem &given)
 	if (is_tf32(mapped) && mapped.b.across)
 		mapped = mapped_product_of(gemm_transposed(&mapped.p), mapped.bytes);
 	return mapped;
+}
+
+/* Addresses are not known yet when a plan is made, but how they are aligned is. */
+mapped_product planned_product_of(const op_args *args)
+{
+	gemm_problem p = gemm_problem_of(args);
+	gemm_operand *operands[] = {&p.a, &p.b, &p.c};
+
+	for (int i = 0; i < 3; i++)
+		operands[i]->data = (void *)(uintptr_t)(args->views[i].offset % 16);
+	return mapped_product_of(args, p);
 }
 
 bool takes(const mapped_product &mapped)
@@ -144,15 +144,22 @@ bool has_form(const mapped_product &mapped)
 
 /* ---- Copies of A and B with aligned lines ---- */
 
-/* Pieces of the copy; none where there is no need for one. */
-uint64_t padded_pieces(const gemm_operand &o, const layout &l, uint64_t batch)
+uint64_t pieces_of_line(const layout &l)
 {
-	uint64_t in_line = (l.length + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS;
-
-	return l.lies == placing::LOOSE ? in_line * l.count * (o.batch ? batch : 1) : 0;
+	return (l.length + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS;
 }
 
-uint64_t padded_bytes(const mapped_product &mapped)
+/* Pieces of the copy; none where there is no need for one. Not an integer: axes of stride 0 may have any
+ * length.
+ */
+double padded_pieces(const gemm_operand &o, const layout &l, uint64_t batch)
+{
+	if (l.lies != placing::LOOSE)
+		return 0;
+	return (double)pieces_of_line(l) * (double)l.count * (double)(o.batch ? batch : 1);
+}
+
+double padded_bytes(const mapped_product &mapped)
 {
 	return (padded_pieces(mapped.p.a, mapped.a, mapped.p.batch) +
 	        padded_pieces(mapped.p.b, mapped.b, mapped.p.batch)) *
@@ -162,8 +169,8 @@ uint64_t padded_bytes(const mapped_product &mapped)
 /* The copy of an operand, which the operand is from here on. Returns what lies behind it. */
 char *place_copy(padding *ret, gemm_operand *o, layout *l, uint64_t batch, char *to)
 {
-	uint64_t pieces = padded_pieces(*o, *l, batch);
-	int64_t pitch = (int64_t)((l->length + PIECE_ELEMENTS - 1) / PIECE_ELEMENTS * PIECE_ELEMENTS);
+	uint64_t pieces = (uint64_t)padded_pieces(*o, *l, batch);
+	int64_t pitch = (int64_t)pieces_of_line(*l) * PIECE_ELEMENTS;
 	/* As extent_of() has it, which way its axes are called does not matter. */
 	gemm_operand lines = {o->data, o->batch, l->count > 1 ? l->apart : 0, 1};
 
@@ -436,7 +443,7 @@ bool takes_type(const op_args *args)
 
 extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_not)
 {
-	mapped_product mapped = mapped_product_of(args, problem_by_offsets(args));
+	mapped_product mapped = planned_product_of(args);
 	const gemm_problem &p = mapped.p;
 
 	*ret_why_not = "takes f16 and bf16, and f32 at precision tf32 and bf16";
@@ -450,6 +457,9 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 	        ? "of tf32 needs lines of A, B and C without gaps that begin at multiples of 16 bytes"
 	        : "needs lines of A, B and C without gaps";
 	if (!takes(mapped))
+		return false;
+	*ret_why_not = "needs copies of A and B with aligned lines, and they would take more than 32 GiB";
+	if (padded_bytes(mapped) > 0x1p35)
 		return false;
 	*ret_why_not = "of tf32 takes A by rows or B by columns";
 	if (!has_form(mapped))
@@ -466,8 +476,8 @@ extern "C" bool gemm_wgmma_supports(const op_args *args, const char **ret_why_no
 extern "C" double gemm_wgmma_ns(const op_args *args)
 {
 	const auto &t = fitted.wgmma;
-	mapped_product mapped = mapped_product_of(args, problem_by_offsets(args));
-	uint64_t padded = padded_bytes(mapped);
+	mapped_product mapped = planned_product_of(args);
+	double padded = padded_bytes(mapped);
 	work w = work_of(mapped, args);
 	struct cost cost;
 
@@ -476,12 +486,12 @@ extern "C" double gemm_wgmma_ns(const op_args *args)
 	double product_ns = t.of_cut * cuda_clock_factor() * best.ns;
 	return t.launch_ns + fitted_lasting_ns(product_ns, t.lasting) +
 	       cuda_ns_of_bytes(t.read * cost.bytes, 1) +
-	       (padded ? t.pad_ns + cuda_ns_of_bytes(2 * (double)padded, 1) : 0);
+	       (padded > 0 ? t.pad_ns + cuda_ns_of_bytes(2 * padded, 1) : 0);
 }
 
 extern "C" uint64_t gemm_wgmma_workspace(const op_args *args)
 {
-	return padded_bytes(mapped_product_of(args, problem_by_offsets(args)));
+	return (uint64_t)padded_bytes(planned_product_of(args));
 }
 
 extern "C" CUDA_LAUNCH(gemm_wgmma)

@@ -315,6 +315,8 @@ static const struct known knowns[] = {
     /* Ops that can be cut only along their steps: a sum of 16-bit products, one of elements, a row. */
     {"gemm", "", KOPS_F16, {1, 1, 1ull << 32}, .least_us = 50e3, .most_us = 1e6},
     {"gemm", "naive", KOPS_F16, {1, 1, 1 << 24}, .least_us = 60e3, .most_us = 2e6},
+    /* Its copy of A, whose lines begin anywhere, would take 2 TiB: it refuses. */
+    {"gemm", "wgmma", KOPS_F16, {1 << 20, 64, (1 << 20) + 1}, .least_us = INFINITY, .most_us = INFINITY},
     {"gemm", "small", KOPS_BF16, {1, 1, 1 << 27}, .least_us = 2e6, .most_us = 6e6}, /* 2.1 s on an H200 */
     {"softmax", "", KOPS_F16, {1ull << 36}, 1, .least_us = 60e3, .most_us = 1e6},
     {"softmax", "pieces", KOPS_F32, {1ull << 36}, 1, .least_us = 60e3, .most_us = 1e6},
