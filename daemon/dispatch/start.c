@@ -41,12 +41,9 @@ static bool is_for_now(const struct job *job)
 /* A shorter run is over before it is in anybody's way. */
 #define IN_THE_WAY_US 200.0
 
-static bool leaves_room(struct job *job, uint64_t now)
+static bool leaves_room(const struct run *run, const struct recent_users *users, uint64_t now)
 {
-	struct recent_users *users = &job_device(job)->users;
-
-	recent_users_note(users, job->account->uid, now);
-	return job->run.plan_us > IN_THE_WAY_US && !job->run.timed && recent_users_has_other(users, now);
+	return run->plan_us > IN_THE_WAY_US && !run->timed && recent_users_has_other(users, now);
 }
 
 /* Jobs that this one makes room for are handed over. Otherwise the recursion would be as deep as the queue is
@@ -85,7 +82,8 @@ void job_start(struct job *job)
 	job_move(job, JOB_RUNNING);
 	list_push_last(&device->out, &job->out);
 	job->work.beside = job->sched.beside;
-	job->run.leaves_room = leaves_room(job, now);
+	recent_users_note(&device->users, job->account->uid, now);
+	job->run.leaves_room = leaves_room(&job->run, &device->users, now);
 	job->resumed_ns = now;
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;

@@ -341,9 +341,8 @@ static const struct kernel kernels[] = {
     },
     {
         .name = "ragged",
-        .idea = "few rows or columns, lines that begin anywhere: the pieces that they lie in by cp.async, "
-                "fragments "
-                "number by number, mma.sync",
+        .idea = "few rows or columns, lines that begin anywhere; pieces by cp.async, fragments number by "
+                "number, mma.sync",
         .dtypes = "f16 bf16",
         .takes = "row- or column-major matrices with M or N of at most 64, C with any strides",
         .supports = gemm_ragged_supports,

@@ -2,10 +2,10 @@
  * Products of f16 and bf16 with few rows or columns, whose lines begin anywhere: C = α·A·B + β·C, sums in f32,
  * rounded once.
  *
- *   kernel  idea                                    tiles, threads           bound
- *   ragged  copies of the 16-byte pieces that       16, 32 or 64 rows or     memory, of which it has 0.4 to
- * 0.7: lines lie in; fragments are loaded      columns, 128 others;     threads wait for each other's number by
- * number; mma.sync              256, two blocks          copies
+ *   kernel  idea                              tiles, threads          bound
+ *   ragged  copies of the 16-byte pieces      16, 32 or 64 rows or    memory, of which it has 0.4
+ *           that lines lie in; fragments      columns, 128 others;    to 0.7: threads wait for
+ *           number by number; mma.sync        256, two blocks         each other's copies
  *
  * wgmma.cu copies such operands before it multiplies them: faster where they are small beside C, or the
  * arithmetic takes long.
@@ -31,6 +31,7 @@
 #include "common/hopper/shared.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
+#include "gemm/element.cuh"
 #include "gemm/kernels.h"
 #include "gemm/shift.cuh"
 #include "gemm/tiles.cuh"
@@ -48,12 +49,6 @@ constexpr int CLASSES = 8;
 constexpr int BLOCKS = 2;             /* that share a multiprocessor, */
 constexpr int SHARED_MAX = 226 << 10; /* and its shared memory, beside what each costs */
 
-/* The next multiple of n. */
-constexpr int up_to(int x, int n)
-{
-	return (x + n - 1) / n * n;
-}
-
 /* How a tile of A or B lies in shared memory: lines along K or across it, class by class. */
 template <int EXTENT_, bool ALONG_K_> struct tile_lines {
 	static constexpr int EXTENT = EXTENT_;
@@ -62,7 +57,7 @@ template <int EXTENT_, bool ALONG_K_> struct tile_lines {
 	static constexpr int PIECES = (ALONG_K ? STEP_DEPTH : EXTENT) / PIECE_ELEMENTS + 1;
 	static constexpr int PITCH = PIECES * PIECE_BYTES;
 	static constexpr int CLASS_BYTES = LINES / CLASSES * PITCH, BYTES = CLASSES * CLASS_BYTES;
-	static constexpr int PASSES = up_to(LINES * PIECES, RAGGED_THREADS) / RAGGED_THREADS;
+	static constexpr int PASSES = (LINES * PIECES + RAGGED_THREADS - 1) / RAGGED_THREADS;
 
 	static constexpr __host__ __device__ int place_of_line(int line)
 	{
@@ -102,13 +97,6 @@ struct ragged_work {
 	float *sums; /* of each part of K, a dense C in f32; added up by ragged_join() */
 	unsigned parts;
 	uint64_t tile_parts; /* of all tiles */
-};
-
-template <class T> struct element_of_type {
-	static constexpr hopper::element E = hopper::element::F16;
-};
-template <> struct element_of_type<__nv_bfloat16> {
-	static constexpr hopper::element E = hopper::element::BF16;
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -255,7 +243,7 @@ __device__ __forceinline__ void add_stage(warp_sums<F> &sums, const char *stage,
 		for (int i = 0; i < F::ROW_TILES; i++)
 #pragma unroll
 			for (int j = 0; j < F::COL_TILES; j++)
-				hopper::add_products<element_of_type<T>::E>(sums[i][j], a[i], b[j]);
+				hopper::add_products<element_of<T>::E>(sums[i][j], a[i], b[j]);
 	}
 }
 

@@ -26,6 +26,7 @@
 #include "common/hopper/shared.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
+#include "gemm/element.cuh"
 #include "gemm/kernels.h"
 #include "gemm/tiles.cuh"
 
@@ -49,13 +50,6 @@ template <unsigned OPS> struct work {
 	gemm_task t;
 	operands<3, OPS> where;
 	bool wide; /* C is f32: what a part of an op hands on */
-};
-
-template <class T> struct element_of {
-	static constexpr hopper::element E = hopper::element::F16;
-};
-template <> struct element_of<__nv_bfloat16> {
-	static constexpr hopper::element E = hopper::element::BF16;
 };
 
 /* Lines of A or B: its first element, how far lines and neighbours in a line are apart, and how much of a tile
