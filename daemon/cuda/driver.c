@@ -9,7 +9,6 @@
  * a new process gets a new context.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "cuda/crowd.h"
@@ -219,60 +218,50 @@ static struct run *gpu_poll(struct device_state *dev)
 	return cuda_done_pop(dev);
 }
 
-/* One notify(): shared by the host calls on all lanes, of which the first wakes and the last frees. */
-struct waker {
-	void (*wake)(void *arg);
-	void *arg;
-	unsigned users;
-	bool woken;
-};
-
-static void drop_waker(struct waker *waker)
-{
-	if (__atomic_sub_fetch(&waker->users, 1, __ATOMIC_ACQ_REL) == 0)
-		free(waker);
-}
-
 static void CUDART_CB on_finished(void *data)
 {
-	struct waker *waker = data;
+	const struct device_state *dev = data;
 
-	if (!__atomic_exchange_n(&waker->woken, true, __ATOMIC_ACQ_REL))
-		waker->wake(waker->arg);
-	drop_waker(waker);
+	dev->wake(dev->wake_arg);
 }
 
-/* After the lane's first run: not on its stream, where the call would come after all its runs. */
-static void notify_lane(struct lane *lane, struct waker *waker)
+/*
+ * When the lane's first run has ended. Not on its stream, where the call would come after all its runs. Once for
+ * each run: with some hundred host calls pending, CUDA makes every caller wait until the run ends.
+ */
+static cudaError_t notify_lane(struct device_state *dev, struct lane *lane)
 {
-	__atomic_add_fetch(&waker->users, 1, __ATOMIC_ACQ_REL);
+	struct out *first = cuda_lane_first(lane);
+	cudaError_t error;
+
+	if (!first || first->notifies)
+		return cudaSuccess;
 	cuda_lane_record_ends(lane);
-	if (cudaStreamWaitEvent(lane->waker, cuda_lane_first(lane)->ended, 0) == cudaSuccess &&
-	    cudaLaunchHostFunc(lane->waker, on_finished, waker) == cudaSuccess)
-		return;
-	cudaGetLastError();
-	drop_waker(waker);
+	error = cudaStreamWaitEvent(lane->waker, first->ended, 0);
+	if (error == cudaSuccess)
+		error = cudaLaunchHostFunc(lane->waker, on_finished, dev);
+	first->notifies = error == cudaSuccess;
+	return error;
 }
 
+/* The caller looks again at once, and asks again, if it cannot be told. */
 static void gpu_notify(struct device_state *dev, void (*wake)(void *arg), void *arg)
 {
-	struct waker *waker;
-
+	if (!dev->wake) { /* it is the same each time, and host calls read it */
+		dev->wake = wake;
+		dev->wake_arg = arg;
+	}
 	if (!list_is_empty(&dev->done)) {
 		wake(arg);
 		return;
 	}
-	waker = malloc(sizeof(*waker));
-	if (!waker) {
-		wake(arg); /* the caller looks again at once, and asks again */
-		return;
-	}
-	*waker = (struct waker){.wake = wake, .arg = arg, .users = 1};
 	cuda_use_device(dev->index);
-	for (unsigned i = 0; i < CUDA_LANES; i++)
-		if (dev->lanes[i].load.out)
-			notify_lane(&dev->lanes[i], waker);
-	drop_waker(waker);
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
+		if (notify_lane(dev, &dev->lanes[i]) == cudaSuccess)
+			continue;
+		cudaGetLastError();
+		wake(arg);
+	}
 }
 
 static void set_device(const struct device_state *dev)

@@ -39,6 +39,7 @@ struct out {
 	                  stream order */
 	cudaEvent_t ended; /* for notify() */
 	bool ended_recorded;
+	bool notifies; /* a host call waits for `ended` */
 	/* What it is timed by: where its graph writes the moments, ns of the GPU's clock; else events; else the
 	 * host's clock. */
 	uint64_t *stamps; /* NULL: none */
@@ -144,6 +145,8 @@ struct device_state {
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
 	struct list done; /* runs that are back without having been out */
+	void (*wake)(void *arg); /* the argument of notify(); NULL before the first */
+	void *wake_arg;
 	uint64_t queried_ns;
 	char fault[WHY_BYTES]; /* "" while the context is sound */
 };

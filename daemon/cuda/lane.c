@@ -83,6 +83,7 @@ void cuda_out_begin(struct out *out, struct run *run, bool has_events)
 	out->has_events = has_events;
 	out->sharers = 1;
 	out->ended_recorded = false;
+	out->notifies = false;
 	out->started_ns = clock_ns();
 }
 

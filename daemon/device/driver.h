@@ -70,8 +70,9 @@ struct driver {
 	/* Forgets a paused run that will not go on. NULL where there is nothing to forget. */
 	void (*abandon)(struct device_state *dev, struct run *run);
 	/*
-	 * Asks that wake(arg) be called, from any thread, once when some run that is out now finishes. NULL
-	 * where start() computes at once.
+	 * Asks that wake(arg), the same in each call, be called from any thread when a run that is out now
+	 * finishes. It may be called once for each run, however often notify() is, and after poll() has returned
+	 * the run. NULL where start() computes at once.
 	 */
 	void (*notify)(struct device_state *dev, void (*wake)(void *arg), void *arg);
 

@@ -108,9 +108,6 @@ static bool take_nap(struct device_thread *t, uint64_t ns)
 	bool open;
 	int rc = 0;
 
-	pthread_mutex_lock(&t->lock);
-	t->notified = false;
-	pthread_mutex_unlock(&t->lock);
 	if (t->forecast.out && t->driver->notify && forecast_may_end_in(&t->forecast, clock_ns(), ns))
 		t->driver->notify(t->dev, wake_up, t);
 
@@ -120,6 +117,7 @@ static bool take_nap(struct device_thread *t, uint64_t ns)
 		rc = t->forecast.out ? pthread_cond_timedwait(&t->wake, &t->lock, &until)
 		                     : pthread_cond_wait(&t->wake, &t->lock);
 	__atomic_store_n(&t->sleeping, false, __ATOMIC_RELAXED);
+	t->notified = false; /* what it told of is found by the next poll() */
 	open = t->state != DEVICE_THREAD_CLOSING || !work_stack_is_empty(&t->inbox) || t->forecast.out;
 	pthread_mutex_unlock(&t->lock);
 	return open;

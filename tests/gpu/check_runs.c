@@ -205,6 +205,7 @@ static void check_special(struct bench *t, bool brief)
 {
 	if (!brief) {
 		check_idle();
+		check_notify(t);
 		check_slices(t);
 		check_long_sums(t);
 	}
