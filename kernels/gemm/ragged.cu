@@ -609,7 +609,11 @@ unsigned parts_of(const gemm_problem &p)
 extern "C" bool gemm_ragged_supports(const struct op_args *args, const char **ret_why_not)
 {
 	gemm_problem p = gemm_problem_of(args);
+	kops_dtype dtype = args->views[0].dtype;
 
+	*ret_why_not = "takes f16 and bf16 only";
+	if (dtype != KOPS_F16 && dtype != KOPS_BF16)
+		return false;
 	*ret_why_not = "needs M or N of at most 64";
 	if (sides_of(p).rows == 0)
 		return false;

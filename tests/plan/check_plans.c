@@ -95,6 +95,18 @@ static double most_bytes(const struct op_args *args)
 
 /* ---- One kernel ---- */
 
+/* Returns true if the type is among those that the kernel says it takes: "f16 bf16". */
+static bool names_type(const struct kernel *kernel, kops_dtype dtype)
+{
+	const char *name = dtype_name(dtype), *at = kernel->dtypes;
+	size_t length = strlen(name);
+
+	while ((at = strstr(at, name)) && !((at == kernel->dtypes || at[-1] == ' ') &&
+	                                    (at[length] == ' ' || at[length] == '\0')))
+		at += length;
+	return at != NULL;
+}
+
 static void check_kernel(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *kernel,
                          const struct op_args *args)
 {
@@ -104,6 +116,8 @@ static void check_kernel(struct check *c, const struct plan_job *job, unsigned i
 
 	if (!kernel->supports(args, &why_not))
 		return;
+	if (!names_type(kernel, args->views[0].dtype))
+		fail(c, job, i, kernel->name, "a type that it does not name", args->views[0].dtype);
 	if (kernel->accurate)
 		kernel->accurate(args, &why_not);
 	if (view_elements(op_output_const(args)) > 0 && !(is_time(ns = kernel->time_ns(args)) && ns > 0))
