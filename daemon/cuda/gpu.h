@@ -144,7 +144,7 @@ struct device_state {
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
-	struct list done; /* runs that are back without having been out */
+	struct list done;        /* runs that are back without having been out */
 	void (*wake)(void *arg); /* the argument of notify(); NULL before the first */
 	void *wake_arg;
 	uint64_t queried_ns;

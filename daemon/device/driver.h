@@ -71,8 +71,8 @@ struct driver {
 	void (*abandon)(struct device_state *dev, struct run *run);
 	/*
 	 * Asks that wake(arg), the same in each call, be called from any thread when a run that is out now
-	 * finishes. It may be called once for each run, however often notify() is, and after poll() has returned
-	 * the run. NULL where start() computes at once.
+	 * finishes. It may be called once for each run, however often notify() is, and after poll() has
+	 * returned the run. NULL where start() computes at once.
 	 */
 	void (*notify)(struct device_state *dev, void (*wake)(void *arg), void *arg);
 

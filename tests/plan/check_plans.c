@@ -101,8 +101,8 @@ static bool names_type(const struct kernel *kernel, kops_dtype dtype)
 	const char *name = dtype_name(dtype), *at = kernel->dtypes;
 	size_t length = strlen(name);
 
-	while ((at = strstr(at, name)) && !((at == kernel->dtypes || at[-1] == ' ') &&
-	                                    (at[length] == ' ' || at[length] == '\0')))
+	while ((at = strstr(at, name)) &&
+	       !((at == kernel->dtypes || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')))
 		at += length;
 	return at != NULL;
 }
