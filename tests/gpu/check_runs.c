@@ -55,37 +55,49 @@ void die(const char *what, const char *why)
 
 /* ---- Running ---- */
 
-static int wake_count;
+static unsigned woken;
 
 static void on_wake(void *arg)
 {
 	(void)arg;
-	__atomic_add_fetch(&wake_count, 1, __ATOMIC_ACQ_REL);
+	__atomic_add_fetch(&woken, 1, __ATOMIC_ACQ_REL);
+}
+
+void ask_to_be_woken(struct bench *t)
+{
+	t->driver->notify(t->dev, on_wake, NULL);
+}
+
+unsigned times_woken(void)
+{
+	return __atomic_load_n(&woken, __ATOMIC_ACQUIRE);
+}
+
+/* What woke it before is found by poll(), so a wake-up since then is one to look at. */
+static void sleep_until_woken(struct bench *t, uint64_t give_up)
+{
+	static unsigned seen;
+
+	ask_to_be_woken(t);
+	while (times_woken() == seen && clock_ns() < give_up)
+		usleep(20);
+	seen = times_woken();
 }
 
 void wait_for(struct bench *t, unsigned n)
 {
 	uint64_t give_up = clock_ns() + WAIT_NS;
-	bool sleeping = below(t, 2) && t->driver->notify, asked = false;
-	int seen = 0;
+	bool sleeping = below(t, 2) && t->driver->notify;
 
 	while (n > 0 && clock_ns() < give_up) {
 		struct run *run = t->driver->poll(t->dev);
 
-		if (run && run->status == 0 && !run_is_through(run)) {
+		if (run && run->status == 0 && !run_is_through(run))
 			t->driver->start(t->dev, run); /* one of several slices */
-			asked = false;
-		} else if (run) {
+		else if (run)
 			n--;
-			asked = false;
-		} else if (sleeping && !asked) {
-			seen = __atomic_load_n(&wake_count, __ATOMIC_ACQUIRE);
-			t->driver->notify(t->dev, on_wake, NULL);
-			asked = true;
-		} else if (asked) {
-			while (__atomic_load_n(&wake_count, __ATOMIC_ACQUIRE) == seen && clock_ns() < give_up)
-				usleep(20);
-		}
+		else if (sleeping)
+			sleep_until_woken(t, give_up);
 	}
 	if (n > 0)
 		die("wait", "a run did not come back in 20 s");

@@ -51,6 +51,9 @@ struct view bytes_view(const struct memory *m, uint64_t bytes);
 void check_op(struct op_args *args, const char *what);
 /* Plans and starts a run. */
 void begin(struct bench *t, struct run *run);
+/* Asks the driver for a wake-up, and counts those that came. */
+void ask_to_be_woken(struct bench *t);
+unsigned times_woken(void);
 /* Waits until n runs are back. Polls half of the time, and asks to be woken otherwise. */
 void wait_for(struct bench *t, unsigned n);
 void run_one(struct bench *t, struct run_op *op);
