@@ -58,7 +58,31 @@ static void start_alone(struct device_state *dev, struct run *run)
 		cuda_give_up(dev, error);
 }
 
-/* All that was held back. */
+/* Returns true while memory is to be unpinned, if the run is long or of the queue of one that waits. */
+static bool is_held_back(struct device_state *dev, const struct run *run)
+{
+	const struct run *held;
+
+	list_for_each (held, &dev->held, link)
+		if (held->lane == run->lane)
+			return true;
+	if (!cuda_is_long(run))
+		return false;
+	if (list_is_empty(&dev->held))
+		dev->held_ns = clock_ns();
+	return cuda_holds_long(dev->held_ns);
+}
+
+/* Starts the long runs that were held back while memory was unpinned. */
+static void start_held(struct device_state *dev)
+{
+	struct run *run;
+
+	while (!cuda_holds_long(dev->held_ns) && (run = list_take(&dev->held, struct run, link)))
+		start_alone(dev, run);
+}
+
+/* All that was held back to be started together. */
 static void start_crowd(struct device_state *dev)
 {
 	struct run *alone[CUDA_LANES];
@@ -91,6 +115,10 @@ static void gpu_start(struct device_state *dev, struct run *run)
 		return;
 	}
 	cuda_use_device(dev->index);
+	if (is_held_back(dev, run)) {
+		list_push_last(&dev->held, &run->link);
+		return;
+	}
 	if (join_crowd(dev, run))
 		return;
 	start_crowd(dev);
@@ -207,6 +235,7 @@ static bool has_long_out(const struct device_state *dev)
 static struct run *gpu_poll(struct device_state *dev)
 {
 	start_crowd(dev);
+	start_held(dev);
 	if (!list_is_empty(&dev->done))
 		return cuda_done_pop(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
@@ -251,7 +280,7 @@ static void gpu_notify(struct device_state *dev, void (*wake)(void *arg), void *
 		dev->wake = wake;
 		dev->wake_arg = arg;
 	}
-	if (!list_is_empty(&dev->done)) {
+	if (!list_is_empty(&dev->done) || !list_is_empty(&dev->held)) {
 		wake(arg);
 		return;
 	}

@@ -2,6 +2,7 @@
  * gpu.h: one NVIDIA GPU as the files of its driver share it.
  *
  *     open.c          what there is; opening and closing a device
+ *     preload.c       loads all kernels at the start
  *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning
  *     facts.c         what plans go by
  *     driver.c        starting and finishing runs; the table of the driver
@@ -144,6 +145,8 @@ struct device_state {
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
+	struct list held;        /* long runs that wait for cuda_unpin(), and others of their queues */
+	uint64_t held_ns;        /* when the first of them came */
 	struct list done;        /* runs that are back without having been out */
 	void (*wake)(void *arg); /* the argument of notify(); NULL before the first */
 	void *wake_arg;
@@ -157,6 +160,10 @@ int cuda_open(unsigned index, const struct driver_limits *limits, struct device_
               char why[WHY_BYTES]);
 void cuda_close(struct device_state *dev);
 void cuda_describe(const struct device_state *dev, struct device_info *ret);
+
+/* preload.c */
+/* Loads all kernels of this module on the calling thread's device. */
+void cuda_preload(void);
 
 /* facts.c */
 const struct kernel_list *cuda_kernels(const struct op *op);
@@ -174,6 +181,14 @@ int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *ou
 int cuda_alloc(struct device_state *dev, uint64_t bytes, void **ret_address);
 void cuda_free(struct device_state *dev, void *address);
 int cuda_pin(void *host, uint64_t bytes, bool read_only);
+/*
+ * Waits up to a second until no device has a long run out. CUDA would wait too, and everybody who launches
+ * anything with it.
+ */
 void cuda_unpin(void *host);
+/* Counts long runs that are out on any device: by 1 or -1. */
+void cuda_long_out_add(int n);
+/* Returns true if a device should not start a long run now, which it could have started at since_ns. */
+bool cuda_holds_long(uint64_t since_ns);
 
 #endif

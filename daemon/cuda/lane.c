@@ -20,11 +20,6 @@ struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue)
 	return NULL;
 }
 
-static bool takes_long(const struct run *run)
-{
-	return run->plan_us > CUDA_LONG_US;
-}
-
 struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 {
 	struct lane *with = cuda_lane_with(dev, run->lane);
@@ -34,14 +29,15 @@ struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 		return with;
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		loads[i] = dev->lanes[i].load;
-	return &dev->lanes[cuda_choose_lane(loads, takes_long(run))];
+	return &dev->lanes[cuda_choose_lane(loads, cuda_is_long(run))];
 }
 
 void cuda_lane_push(struct lane *lane, struct out *out)
 {
 	list_push_last(&lane->outs, &out->link);
 	lane->load.out++;
-	lane->load.long_out += takes_long(out->run);
+	lane->load.long_out += cuda_is_long(out->run);
+	cuda_long_out_add(cuda_is_long(out->run));
 }
 
 struct out *cuda_lane_pop(struct lane *lane)
@@ -49,7 +45,8 @@ struct out *cuda_lane_pop(struct lane *lane)
 	struct out *out = list_take(&lane->outs, struct out, link);
 
 	lane->load.out--;
-	lane->load.long_out -= takes_long(out->run);
+	lane->load.long_out -= cuda_is_long(out->run);
+	cuda_long_out_add(-cuda_is_long(out->run));
 	POST(list_is_empty(&lane->outs) == (lane->load.out == 0));
 	return out;
 }
@@ -198,6 +195,8 @@ cudaError_t cuda_lane_error(const struct lane *lane)
 
 void cuda_give_up(struct device_state *dev, cudaError_t error)
 {
+	struct run *held;
+
 	if (!dev->fault[0])
 		snprintf(dev->fault, WHY_BYTES, "the GPU failed: %s (%s); kopsd has to restart",
 		         cudaGetErrorString(error), cudaGetErrorName(error));
@@ -211,5 +210,9 @@ void cuda_give_up(struct device_state *dev, cudaError_t error)
 			cuda_done_push(dev, out->run, KOPS_E_FAULT);
 			cuda_out_put(dev, out);
 		}
+	}
+	while ((held = list_take(&dev->held, struct run, link))) {
+		snprintf(held->error, WHY_BYTES, "%s", dev->fault);
+		cuda_done_push(dev, held, KOPS_E_FAULT);
 	}
 }

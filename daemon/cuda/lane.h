@@ -22,6 +22,11 @@ static inline bool cuda_is_short(const struct run *run)
 	return run->plan_us < CUDA_SHORT_US;
 }
 
+static inline bool cuda_is_long(const struct run *run)
+{
+	return run->plan_us > CUDA_LONG_US;
+}
+
 /* The lane that holds runs of this queue; NULL: none does. */
 struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue);
 /* The one of its queue, or the one that cuda_choose_lane() says. */

@@ -1,6 +1,8 @@
 /* memory.c: device memory of runs and buffers, and host memory for DMA. */
 #include <stdio.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "cuda/gpu.h"
 
 /* What a stream keeps between runs at most: a share of the device's memory, 1.2 GiB of an H100's. */
@@ -172,10 +174,52 @@ int cuda_pin(void *host, uint64_t bytes, bool read_only)
 	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_SYSTEM;
 }
 
+/* ---- A gap between long runs, to unpin memory in ---- */
+
+#define GAP_WAIT_NS  1000000000u
+#define GAP_LOOK_NS  50000u
+#define HELD_MOST_NS 50000000u /* beside the time until the last long run has ended */
+
+static struct {
+	unsigned long_out, unpinning; /* atomic */
+	uint64_t drained_ns;          /* atomic: when long_out last became 0 */
+} gap;
+
+void cuda_long_out_add(int n)
+{
+	if (__atomic_add_fetch(&gap.long_out, (unsigned)n, __ATOMIC_ACQ_REL) == 0)
+		__atomic_store_n(&gap.drained_ns, clock_ns(), __ATOMIC_RELEASE);
+}
+
+/* Those who unpin all the time must not keep others from computing. */
+bool cuda_holds_long(uint64_t since_ns)
+{
+	uint64_t drained_ns;
+
+	if (!__atomic_load_n(&gap.unpinning, __ATOMIC_ACQUIRE))
+		return false;
+	if (__atomic_load_n(&gap.long_out, __ATOMIC_ACQUIRE))
+		return true;
+	drained_ns = __atomic_load_n(&gap.drained_ns, __ATOMIC_ACQUIRE);
+	return clock_ns() < (drained_ns > since_ns ? drained_ns : since_ns) + HELD_MOST_NS;
+}
+
+static void wait_for_gap(void)
+{
+	const struct timespec look = {.tv_nsec = GAP_LOOK_NS};
+	uint64_t until = clock_ns() + GAP_WAIT_NS;
+
+	while (__atomic_load_n(&gap.long_out, __ATOMIC_ACQUIRE) && clock_ns() < until)
+		nanosleep(&look, NULL);
+}
+
 void cuda_unpin(void *host)
 {
 	if (!enter_any_context())
 		return;
+	__atomic_add_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
+	wait_for_gap();
 	cudaHostUnregister(host);
 	cudaGetLastError();
+	__atomic_sub_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
 }

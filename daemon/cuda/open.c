@@ -341,6 +341,7 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 		if ((rc = open_lane(dev, i, &prop, why)) < 0)
 			return rc;
 	cuda_graph_make_rehearsal(dev);
+	cuda_preload();
 	error = cudaMemGetInfo(&free_bytes, &total_bytes);
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot read the size of the GPU's memory", why);

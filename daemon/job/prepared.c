@@ -236,14 +236,20 @@ struct job *prepared_ready_job(struct prepared *p)
 	return job;
 }
 
-/* Keeps the shortest recent time, because other jobs can only make a run longer. */
 static void note_time(struct prepared *p, const struct run *run)
 {
 	double us = run->upload_us + run->compute_us + run->download_us;
 
-	if (us <= 0)
-		return;
-	p->took_us = p->took_us == 0 || us < p->took_us ? us : p->took_us + (us - p->took_us) / 8;
+	if (us > 0)
+		shortest_note(&p->took, us);
+}
+
+/* A job that once had to wait must not be planned as a long one, which gives way to short ones. */
+static double plan_us(const struct prepared *p, const struct run *run)
+{
+	if (p->took.us == 0)
+		return run->plan_us;
+	return shortest_is_known(&p->took) ? p->took.us : fmin(p->took.us, run->plan_us);
 }
 
 void prepared_job_ended(struct job *job)
@@ -252,8 +258,7 @@ void prepared_job_ended(struct job *job)
 
 	if (job->state == JOB_DONE)
 		note_time(p, &job->run);
-	if (p->took_us > 0)
-		job->run.plan_us = p->took_us;
+	job->run.plan_us = plan_us(p, &job->run);
 	job->run.next_op = job->run.next_part = 0;
 	job->run.upload_us = job->run.compute_us = job->run.download_us = 0;
 	job->run.repeats = true;

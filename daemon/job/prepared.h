@@ -13,6 +13,7 @@
 #define KOPS_PREPARED_H
 
 #include "job/job.h"
+#include "job/shortest.h"
 #include "kops.pb-c.h"
 
 #define PREPARED_MAX 8192u /* of a session */
@@ -28,7 +29,7 @@ struct prepared {
 	unsigned plans;  /* engine->plans when the job was made */
 	unsigned pinned; /* its buffers that were registered for DMA then */
 	uint64_t deadline_us;
-	double took_us; /* approximate time of its last runs; 0: unknown */
+	struct shortest took;
 	size_t message_bytes;
 	uint8_t message[]; /* the Request with its Submit */
 };

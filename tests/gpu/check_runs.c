@@ -218,6 +218,7 @@ static void check_special(struct bench *t, bool brief)
 	if (!brief) {
 		check_idle();
 		check_notify(t);
+		check_unpin(t);
 		check_slices(t);
 		check_long_sums(t);
 	}

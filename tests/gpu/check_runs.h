@@ -79,6 +79,7 @@ void check_streamed(struct bench *t);
 
 void check_idle(void);
 void check_notify(struct bench *t);
+void check_unpin(struct bench *t);
 void check_many_graphs(struct bench *t);
 void check_together(struct bench *t);
 void check_timed(struct bench *t, unsigned buffer);

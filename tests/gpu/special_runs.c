@@ -3,12 +3,14 @@
 
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "common/half.h"
@@ -694,6 +696,60 @@ void check_notify(struct bench *t)
 		die("notify", "calls waited for the end of the run");
 	t->driver->free(t->dev, x.device);
 	t->driver->free(t->dev, c.device);
+}
+
+struct unpinning {
+	const struct driver *driver;
+	void *host;
+};
+
+static void *unpin(void *arg)
+{
+	const struct unpinning *u = arg;
+
+	u->driver->unpin(u->host);
+	return NULL;
+}
+
+/* Unpins memory during a long run: another thread must be able to start a short one, and a long one after it.
+ */
+void check_unpin(struct bench *t)
+{
+	struct memory x = resident(t, sizeof(float)), c = resident(t, 128 * 128 * sizeof(float));
+	struct memory y = resident(t, 1024), z = resident(t, 128 * 128 * sizeof(float));
+	struct run_op products[2] = {long_product(&x, &c), long_product(&x, &z)};
+	struct run_op copy = {.args = {.op = op_by_name("copy")}, .pinned = ""};
+	struct run longs[2] = {{.ops = &products[0], .n_ops = 1, .lane = 1},
+	                       {.ops = &products[1], .n_ops = 1, .lane = 2}};
+	struct run brief = {.ops = &copy, .n_ops = 1, .lane = 3};
+	struct unpinning u = {t->driver, aligned_alloc(4096, 1 << 20)};
+	pthread_t thread;
+	uint64_t give_up = clock_ns() + WAIT_NS;
+	const struct run *back = NULL;
+
+	copy.args.views[0] = bytes_view(&y, 512);
+	copy.args.views[1] = copy.args.views[0];
+	copy.args.views[1].offset += 512;
+	check_op(&copy.args, "unpin");
+	memset(u.host, 1, 1 << 20);
+	if (t->driver->pin(u.host, 1 << 20, false) < 0)
+		die("unpin", "cannot pin memory");
+	begin(t, &longs[0]);
+	if (t->driver->poll(t->dev) || pthread_create(&thread, NULL, unpin, &u) != 0)
+		die("unpin", "cannot begin");
+	usleep(1000);
+	begin(t, &brief);
+	begin(t, &longs[1]);
+	while (!back && clock_ns() < give_up)
+		back = t->driver->poll(t->dev);
+	if (back != &brief)
+		die("unpin", "a short run waited for a long one's end");
+	wait_for(t, 2);
+	pthread_join(thread, NULL);
+	printf("unpin: beside a long run, in the gap before the next\n");
+	for (unsigned i = 0; i < 4; i++)
+		t->driver->free(t->dev, (struct memory[]){x, c, y, z}[i].device);
+	free(u.host);
 }
 
 bool has_hopper(const struct bench *t)

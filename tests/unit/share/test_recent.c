@@ -35,7 +35,7 @@ static void test_user_0_counts(void **state)
 	assert_true(recent_users_has_other(&r, SECOND + 2));
 }
 
-static void test_others_are_forgotten_after_a_second(void **state)
+static void test_others_are_forgotten_after_a_minute(void **state)
 {
 	struct recent_users r = {0};
 
@@ -68,7 +68,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(test_one_user_is_alone),
 	    cmocka_unit_test(test_user_0_counts),
-	    cmocka_unit_test(test_others_are_forgotten_after_a_second),
+	    cmocka_unit_test(test_others_are_forgotten_after_a_minute),
 	    cmocka_unit_test(test_a_third_user_does_not_hide_the_second),
 	};
 
