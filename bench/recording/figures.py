@@ -27,6 +27,7 @@ LOST = {False: 28, True: 14}  # wall clock less device time, of one product
 IPC_TURNS, PATH_TURNS = 9, 3
 # Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
 RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
+BESIDE_EVERY_US, BESIDE_COUNT = "300", "3000"
 AT_ONCE = ((8, 16, False), (1, 64, False), (8, 1, True))  # clients, out, spinning; on each of two GPUs
 
 
@@ -287,6 +288,45 @@ def gpus_part(rows, build):
                  [("one daemon for both", both), ("one GPU and its daemon", alone)])
 
 
+def beside_words(load):
+    """Of "gemm:f32:tf32:8192": "tf32 8192³"."""
+    op, *types, size = [word for word in load.split(":") if word not in ("host", "anew", "x16")]
+    more = {"host": ", host to host", "anew": ", a new shape each", "x16": ", 16 a job"}
+    what = f"{types[-1]} {size}³" if op == "gemm" else f"{op} {types[-1]} {size}²"
+    return what + "".join(words for word, words in more.items() if word in load.split(":"))
+
+
+def beside_peers(build, load, env=None):
+    """What becomes of programs that call cuBLAS themselves, where there is such a one."""
+    op, *types, size = load.split(":")
+    if op != "gemm" or not size.isdigit():
+        return None
+    return peer(build / "bench" / "peers" / "beside_peer", BESIDE_EVERY_US, BESIDE_COUNT, f"{types[-1]}:{size}", env=env)
+
+
+def beside_part(rows, build):
+    """A small product of one user beside a heavy user of another."""
+    how = f"kops-bench beside --count {BESIDE_COUNT}"
+    with Daemon(build, "gpu0") as d:
+        d.admit_all()
+        got = d.bench("beside", "--count", BESIDE_COUNT, "--every", BESIDE_EVERY_US)
+    measured = [load for load in got["loads"] if not load["why"]]
+    others = {"processes of their own": [beside_peers(build, load["load"]) for load in measured]}
+    with Mps() as env:
+        others = {"under MPS": [env and beside_peers(build, load["load"], env) for load in measured], **others}
+    quiet = got["quiet"]["wall"]
+    rows.add("beside", "64³ beside nothing: p50", quiet["p50_us"], "µs", None, how)
+    rows.add("beside", "64³ beside nothing: p99", quiet["p99_us"], "µs", None, how)
+    for i, load in enumerate(measured):
+        words, wall = beside_words(load["load"]), load["light"]["wall"]
+        for key, target in ("p50_us", f"≤ {quiet['p50_us'] + 40:.0f} µs"), ("p99_us", "≤ 300 µs"):
+            rows.add("beside", f"64³ beside {words}: {key.partition('_')[0]}", wall[key], "µs", target, how,
+                     [(name, of(found[i], "light", key)) for name, found in others.items()])
+        rows.add("beside", f"{words} beside 64³: kept", load["kept"] * 100, "%", "≥ 95 %", how,
+                 [(name, found[i] and 100 * found[i]["beside_per_second"] / found[i]["alone_per_second"])
+                  for name, found in others.items()])
+
+
 def host_part(rows, build):
     with Daemon(build, "gpu0") as d:
         turns = []
@@ -340,6 +380,6 @@ def blas_part(rows, build):
                  [(f"OpenBLAS, {machine.cores()} cores", alone[routine])])
 
 
-PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "gpus": gpus_part, "host": host_part,
+PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part, "host": host_part,
          "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
 GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2}  # that a part needs; the others need one

@@ -101,6 +101,45 @@ class Record(WithFolder):
                                           ("gpu0", ["gemm", "--dtype", "f16"], [])):
                 self.assertEqual(record.kernels.fma_rate(build, device, options), want)
 
+    def test_beside_a_heavy_user_stand_the_programs_that_call_cublas(self):
+        light = {"wall": {"p50_us": 50, "p99_us": 150}}
+        loads = [{"load": "gemm:f32:tf32:8192", "why": None, "light": light, "kept": 0.99},
+                 {"load": "gemm:f64:4096", "why": "no such type"},
+                 {"load": "gemm:f32:4096:x16", "why": None, "light": light, "kept": 1}]
+
+        class Daemon:
+            def __init__(self, *_):
+                self.is_open = False
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def admit_all(self):
+                self.is_open = True
+
+            def bench(self, verb, *_):
+                assert self.is_open and verb == "beside"
+                return {"quiet": light, "loads": loads}
+
+        def peer(program, *words, env=None):
+            asked.append((program.name, words[-1], env))
+            return {"light": {"p50_us": 4000, "p99_us": 5000}, "alone_per_second": 10, "beside_per_second": 9}
+
+        asked, rows = [], figures.Rows("beside")
+        with unittest.mock.patch.multiple(figures, Daemon=Daemon, peer=peer, Mps=contextlib.nullcontext), \
+                contextlib.redirect_stdout(io.StringIO()):
+            figures.beside_part(rows, self.out.parent)
+        self.assertEqual(asked, [("beside_peer", "tf32:8192", None)])  # without MPS
+        self.assertEqual([r["name"] for r in rows.list[2:]],
+                         [f"{a}{load}{b}" for load in ("tf32 8192³", "f32 4096³, 16 a job")
+                          for a, b in (("64³ beside ", ": p50"), ("64³ beside ", ": p99"), ("", " beside 64³: kept"))])
+        self.assertEqual(rows.list[2]["target"], "≤ 90 µs")
+        self.assertEqual([p["value"] for r in rows.list[2:5] for p in r["peers"]], [4000, 5000, 90])
+        self.assertEqual([r["peers"] for r in rows.list[5:]], [[], [], []])
+
     def test_two_gpus_have_a_daemon_each_beside_one_for_both(self):
         started = []
 
