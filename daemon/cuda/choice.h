@@ -6,7 +6,7 @@
 
 #define CUDA_LANES      4
 #define CUDA_LANES_HIGH 2     /* the first ones: what is on them goes before what is on the others */
-#define CUDA_LONG_US    300.0 /* runs planned to be longer keep off these */
+#define CUDA_LONG_US    150.0 /* runs planned to be longer keep off these */
 
 struct lane_load {
 	unsigned out, long_out; /* runs; those of them that are long */
