@@ -230,6 +230,7 @@ static void check_special(struct bench *t, bool brief)
 		check_timed(t, b);
 	if (has_hopper(t)) { /* other GPUs have no such kernels */
 		check_crowded(t);
+		check_room(t);
 		check_data_in_graph(t);
 	}
 	check_streamed(t);

@@ -78,8 +78,6 @@ void check_streamed(struct bench *t);
 /* ---- special_runs.c: these end the program if anything is wrong ---- */
 
 void check_idle(void);
-void check_notify(struct bench *t);
-void check_unpin(struct bench *t);
 void check_many_graphs(struct bench *t);
 void check_together(struct bench *t);
 void check_timed(struct bench *t, unsigned buffer);
@@ -91,5 +89,14 @@ void check_crowded(struct bench *t);
 void check_out_of_memory(struct bench *t);
 /* Breaks the context. */
 void check_fault(struct bench *t);
+/* Makes a product of a single number, with few blocks and a long time. */
+struct run_op long_product(const struct memory *number, const struct memory *c);
+
+/* ---- way_runs.c: these end the program if anything is wrong ---- */
+
+void check_notify(struct bench *t);
+void check_unpin(struct bench *t);
+/* For GPUs with has_hopper(). */
+void check_room(struct bench *t);
 
 #endif

@@ -3,14 +3,12 @@
 
 #include <limits.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "common/half.h"
@@ -595,8 +593,7 @@ static struct run_op softmax_of_long_rows(const struct memory *x, const struct m
 	return op;
 }
 
-/* Makes a product of a single number, with few blocks and a long time. */
-static struct run_op long_product(const struct memory *number, const struct memory *c)
+struct run_op long_product(const struct memory *number, const struct memory *c)
 {
 	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = "naive"};
 	const uint64_t k = 1 << 17, shapes[3][2] = {{128, k}, {k, 128}, {128, 128}};
@@ -666,90 +663,6 @@ void check_crowded(struct bench *t)
 	t->driver->free(t->dev, alone.device);
 	free(expected.host);
 	free(found.host);
-}
-
-/* Asks a thousand times for a wake-up at the end of one long run: no call may wait for that end. */
-void check_notify(struct bench *t)
-{
-	struct memory x = resident(t, sizeof(float)), c = resident(t, 128 * 128 * sizeof(float));
-	struct run_op product = long_product(&x, &c);
-	struct run run = {.ops = &product, .n_ops = 1};
-	unsigned before = times_woken();
-	uint64_t start = clock_ns(), give_up = start + WAIT_NS;
-	double asked_us, ended_us;
-
-	begin(t, &run);
-	if (t->driver->poll(t->dev)) /* starts what was held back */
-		die("notify", "the run ended at once");
-	for (unsigned i = 0; i < 1000; i++)
-		ask_to_be_woken(t);
-	asked_us = clock_us(start, clock_ns());
-	while (times_woken() == before && clock_ns() < give_up)
-		;
-	ended_us = clock_us(start, clock_ns());
-	wait_for(t, 1);
-	printf("notify: asked 1000 times in %.0f µs of %.0f, woken %u times\n", asked_us, ended_us,
-	       times_woken() - before);
-	if (times_woken() == before)
-		die("notify", "the run's end woke nobody");
-	if (asked_us > ended_us / 2)
-		die("notify", "calls waited for the end of the run");
-	t->driver->free(t->dev, x.device);
-	t->driver->free(t->dev, c.device);
-}
-
-struct unpinning {
-	const struct driver *driver;
-	void *host;
-};
-
-static void *unpin(void *arg)
-{
-	const struct unpinning *u = arg;
-
-	u->driver->unpin(u->host);
-	return NULL;
-}
-
-/* Unpins memory during a long run: another thread must be able to start a short one, and a long one after it.
- */
-void check_unpin(struct bench *t)
-{
-	struct memory x = resident(t, sizeof(float)), c = resident(t, 128 * 128 * sizeof(float));
-	struct memory y = resident(t, 1024), z = resident(t, 128 * 128 * sizeof(float));
-	struct run_op products[2] = {long_product(&x, &c), long_product(&x, &z)};
-	struct run_op copy = {.args = {.op = op_by_name("copy")}, .pinned = ""};
-	struct run longs[2] = {{.ops = &products[0], .n_ops = 1, .lane = 1},
-	                       {.ops = &products[1], .n_ops = 1, .lane = 2}};
-	struct run brief = {.ops = &copy, .n_ops = 1, .lane = 3};
-	struct unpinning u = {t->driver, aligned_alloc(4096, 1 << 20)};
-	pthread_t thread;
-	uint64_t give_up = clock_ns() + WAIT_NS;
-	const struct run *back = NULL;
-
-	copy.args.views[0] = bytes_view(&y, 512);
-	copy.args.views[1] = copy.args.views[0];
-	copy.args.views[1].offset += 512;
-	check_op(&copy.args, "unpin");
-	memset(u.host, 1, 1 << 20);
-	if (t->driver->pin(u.host, 1 << 20, false) < 0)
-		die("unpin", "cannot pin memory");
-	begin(t, &longs[0]);
-	if (t->driver->poll(t->dev) || pthread_create(&thread, NULL, unpin, &u) != 0)
-		die("unpin", "cannot begin");
-	usleep(1000);
-	begin(t, &brief);
-	begin(t, &longs[1]);
-	while (!back && clock_ns() < give_up)
-		back = t->driver->poll(t->dev);
-	if (back != &brief)
-		die("unpin", "a short run waited for a long one's end");
-	wait_for(t, 2);
-	pthread_join(thread, NULL);
-	printf("unpin: beside a long run, in the gap before the next\n");
-	for (unsigned i = 0; i < 4; i++)
-		t->driver->free(t->dev, (struct memory[]){x, c, y, z}[i].device);
-	free(u.host);
 }
 
 bool has_hopper(const struct bench *t)

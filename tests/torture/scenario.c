@@ -9,6 +9,7 @@
  * skipped. strict: each step must succeed. Exit status 0: all is well. 1: a wrong result, an error that is not
  * kops's, has no sentence, or is not allowed. A reply that never comes (KOPS_E_TIMEOUT) is never allowed.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -228,6 +229,41 @@ static void prepare_and_cancel(kops *k, kops_buffer *a, kops_buffer *y)
 	kops_job_free(job);
 }
 
+/*
+ * Multiplies a column by a row of 16-bit ones. On a CPU that takes a workspace as large as the result in f32:
+ * one that kopsd keeps, then a larger one in its place.
+ */
+static void use_workspaces(kops *k)
+{
+	static const uint64_t sides[] = {100, 1500};
+	const uint64_t longest = sides[1], bytes = 2 * longest * (longest + 2);
+	kops_buffer *buffer = lend(k, bytes);
+	uint16_t *x = buffer ? kops_data(buffer) : NULL;
+
+	for (unsigned i = 0; x && i < sizeof sides / sizeof sides[0]; i++) {
+		uint64_t n = sides[i], at = 2 * 2 * longest;
+		kops_job *job;
+
+		for (uint64_t j = 0; j < 2 * longest; j++)
+			x[j] = 0x3c00;
+		memset(x + 2 * longest, 0xff, 2 * n * n);
+		if (!call(k, "job", kops_job_new(k, NULL, &job)))
+			continue;
+		if (call(k, "gemm of f16",
+		         kops_job_gemm(job, 1, kops_matrix(buffer, 0, KOPS_F16, n, 1, 0),
+		                       kops_matrix(buffer, 2 * longest, KOPS_F16, 1, n, 0), 0,
+		                       kops_matrix(buffer, at, KOPS_F16, n, n, 0), KOPS_PRECISION_F32, NULL)) &&
+		    run(job, "run of f16", kops_run(job)))
+			for (uint64_t j = 0; j < n * n; j++)
+				if (x[at / 2 + j] != 0x3c00) {
+					complain("gemm of f16: element %" PRIu64 " is wrong", j);
+					break;
+				}
+		kops_job_free(job);
+	}
+	kops_free(buffer);
+}
+
 /* Copies into RESIDENT memory, adds that to itself, and copies it back. The buffer is large enough for huge
  * pages. */
 static void use_resident(kops *k, kops_buffer *a, kops_buffer *y)
@@ -352,6 +388,8 @@ static void open_and_use(const char *socket, const char *name, const char *socke
 	if (socket_within)
 		open_and_use(socket_within, name, NULL);
 	use(k);
+	if (!socket)
+		use_workspaces(k);
 	kops_close(k);
 }
 
