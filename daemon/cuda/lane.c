@@ -32,12 +32,19 @@ struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 	return &dev->lanes[cuda_choose_lane(loads, cuda_is_long(run))];
 }
 
+static void count_long(struct lane *lane, const struct run *run, int n)
+{
+	if (!cuda_is_long(run))
+		return;
+	lane->load.long_out += (unsigned)n;
+	cuda_long_out_add(n);
+}
+
 void cuda_lane_push(struct lane *lane, struct out *out)
 {
 	list_push_last(&lane->outs, &out->link);
 	lane->load.out++;
-	lane->load.long_out += cuda_is_long(out->run);
-	cuda_long_out_add(cuda_is_long(out->run));
+	count_long(lane, out->run, 1);
 }
 
 struct out *cuda_lane_pop(struct lane *lane)
@@ -45,8 +52,7 @@ struct out *cuda_lane_pop(struct lane *lane)
 	struct out *out = list_take(&lane->outs, struct out, link);
 
 	lane->load.out--;
-	lane->load.long_out -= cuda_is_long(out->run);
-	cuda_long_out_add(-cuda_is_long(out->run));
+	count_long(lane, out->run, -1);
 	POST(list_is_empty(&lane->outs) == (lane->load.out == 0));
 	return out;
 }
