@@ -1,8 +1,9 @@
-/* choice.h: which of a GPU's streams a run goes to. Asks no GPU. */
+/* choice.h: which of a GPU's streams a run goes to, and whether it has to wait. Asks no GPU. */
 #ifndef KOPS_CUDA_CHOICE_H
 #define KOPS_CUDA_CHOICE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define CUDA_LANES      4
 #define CUDA_LANES_HIGH 2     /* the first ones: what is on them goes before what is on the others */
@@ -31,6 +32,29 @@ static inline unsigned cuda_choose_lane(const struct lane_load loads[CUDA_LANES]
 			best = i;
 	}
 	return best;
+}
+
+/* The longest that a long run is held back beside the time until the last one before it has ended. */
+#define CUDA_HELD_MOST_NS 50000000u
+
+/*
+ * A gap between long runs, in which memory can be unpinned. long_out: those that are out on any device;
+ * unpinning: calls that wait for the gap or use it; drained_ns: when long_out last became 0.
+ */
+struct cuda_gap {
+	unsigned long_out, unpinning;
+	uint64_t drained_ns;
+};
+
+/*
+ * Returns true if a long run has to wait that could have started at since_ns. Those who unpin all the time must
+ * not keep others from computing.
+ */
+static inline bool cuda_gap_holds(const struct cuda_gap *gap, uint64_t since_ns, uint64_t now_ns)
+{
+	uint64_t from_ns = gap->drained_ns > since_ns ? gap->drained_ns : since_ns;
+
+	return gap->unpinning > 0 && (gap->long_out > 0 || now_ns < from_ns + CUDA_HELD_MOST_NS);
 }
 
 #endif

@@ -176,14 +176,10 @@ int cuda_pin(void *host, uint64_t bytes, bool read_only)
 
 /* ---- A gap between long runs, to unpin memory in ---- */
 
-#define GAP_WAIT_NS  1000000000u
-#define GAP_LOOK_NS  50000u
-#define HELD_MOST_NS 50000000u /* beside the time until the last long run has ended */
+#define GAP_WAIT_NS 1000000000u
+#define GAP_LOOK_NS 50000u
 
-static struct {
-	unsigned long_out, unpinning; /* atomic */
-	uint64_t drained_ns;          /* atomic: when long_out last became 0 */
-} gap;
+static struct cuda_gap gap; /* each member atomic */
 
 void cuda_long_out_add(int n)
 {
@@ -191,17 +187,15 @@ void cuda_long_out_add(int n)
 		__atomic_store_n(&gap.drained_ns, clock_ns(), __ATOMIC_RELEASE);
 }
 
-/* Those who unpin all the time must not keep others from computing. */
 bool cuda_holds_long(uint64_t since_ns)
 {
-	uint64_t drained_ns;
+	struct cuda_gap now = {
+	    .unpinning = __atomic_load_n(&gap.unpinning, __ATOMIC_ACQUIRE),
+	    .long_out = __atomic_load_n(&gap.long_out, __ATOMIC_ACQUIRE),
+	    .drained_ns = __atomic_load_n(&gap.drained_ns, __ATOMIC_ACQUIRE),
+	};
 
-	if (!__atomic_load_n(&gap.unpinning, __ATOMIC_ACQUIRE))
-		return false;
-	if (__atomic_load_n(&gap.long_out, __ATOMIC_ACQUIRE))
-		return true;
-	drained_ns = __atomic_load_n(&gap.drained_ns, __ATOMIC_ACQUIRE);
-	return clock_ns() < (drained_ns > since_ns ? drained_ns : since_ns) + HELD_MOST_NS;
+	return cuda_gap_holds(&now, since_ns, clock_ns());
 }
 
 static void wait_for_gap(void)

@@ -1,4 +1,4 @@
-/* test_lanes.c: which stream of a GPU a run goes to, cuda/choice.h. */
+/* test_lanes.c: which stream of a GPU a run goes to, and whether a long one has to wait: cuda/choice.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,6 +65,34 @@ static void test_a_short_run_takes_high_priority_at_last(void **state)
 	assert_in_range(cuda_choose_lane(loads, false), 0, CUDA_LANES_HIGH - 1);
 }
 
+static void test_a_long_run_waits_for_a_gap_only_while_memory_is_unpinned(void **state)
+{
+	struct cuda_gap gap = {.long_out = 2};
+
+	(void)state;
+	assert_false(cuda_gap_holds(&gap, 0, 1));
+	gap.unpinning = 1;
+	for (uint64_t now = 0; now < 100ull * CUDA_HELD_MOST_NS; now += CUDA_HELD_MOST_NS)
+		assert_true(cuda_gap_holds(&gap, 0, now));
+	gap.unpinning = 0;
+	assert_false(cuda_gap_holds(&gap, 0, 1));
+}
+
+/* From when it could have started, or the last long run had ended, whichever was later. */
+static void test_a_gap_does_not_last(void **state)
+{
+	const uint64_t from[][2] = {{1000, 0}, {0, 1000}, {1000, 990}};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof from / sizeof from[0]; i++) {
+		struct cuda_gap gap = {.unpinning = 3, .drained_ns = from[i][0]};
+
+		assert_true(cuda_gap_holds(&gap, from[i][1], 1000));
+		assert_true(cuda_gap_holds(&gap, from[i][1], 1000 + CUDA_HELD_MOST_NS - 1));
+		assert_false(cuda_gap_holds(&gap, from[i][1], 1000 + CUDA_HELD_MOST_NS));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -72,6 +100,8 @@ int main(void)
 	    cmocka_unit_test(test_long_runs_keep_off_lanes_of_high_priority),
 	    cmocka_unit_test(test_short_runs_do_not_wait_behind_long_ones),
 	    cmocka_unit_test(test_a_short_run_takes_high_priority_at_last),
+	    cmocka_unit_test(test_a_long_run_waits_for_a_gap_only_while_memory_is_unpinned),
+	    cmocka_unit_test(test_a_gap_does_not_last),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
