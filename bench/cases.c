@@ -29,6 +29,14 @@ static bool is_power_of_two(uint64_t n)
 	return (n & (n - 1)) == 0;
 }
 
+/* Programs have a few rows or columns of any number, and rarely a power of two of many. */
+#define FEW 16
+
+static bool is_special(uint64_t extent)
+{
+	return extent > FEW && is_power_of_two(extent);
+}
+
 static uint64_t random_extent(struct random *random, uint64_t low, uint64_t high, uint64_t multiple)
 {
 	uint64_t extent;
@@ -37,35 +45,45 @@ static uint64_t random_extent(struct random *random, uint64_t low, uint64_t high
 		double part = (random_unit(random) + 1) / 2;
 		extent = (uint64_t)((double)low * pow((double)high / (double)low, part));
 		extent = extent < multiple ? extent : extent / multiple * multiple;
-	} while (extent < low || is_power_of_two(extent));
+	} while (extent < low || is_special(extent));
 	return extent;
+}
+
+static bool exceeds(const struct bench_span *span, const uint64_t extents[3], size_t n)
+{
+	uint64_t all = 1;
+
+	for (size_t i = 0; i < n; i++) {
+		all *= extents[i];
+		for (size_t j = 0; j < i; j++)
+			if (span->pair && extents[i] * extents[j] > span->pair)
+				return true;
+	}
+	return all > span->elements;
 }
 
 static void random_shape(const struct operation *op, const struct bench_span *span, bool even,
                          struct random *random, struct bench_shape *ret)
 {
-	uint64_t all;
-
 	*ret = (struct bench_shape){.text = ""};
 	do {
-		all = 1;
-		for (size_t i = 0; i < op->bench.n_extents; i++) {
+		for (size_t i = 0; i < op->bench.n_extents; i++)
 			ret->extents[i] = random_extent(random, span->low[i], span->high[i], even ? 16 : 1);
-			all *= ret->extents[i];
-		}
-	} while (all > span->elements);
+	} while (exceeds(span, ret->extents, op->bench.n_extents));
 	bench_shape_name(op, ret);
 }
 
 void bench_shapes_random(const struct operation *op, const char *kind, size_t n, uint64_t seed,
                          struct bench_shapes *ret)
 {
-	const struct bench_span *span = strcmp(kind, "cpu") == 0 ? &op->bench.random_cpu : &op->bench.random;
+	bool is_cpu = strcmp(kind, "cpu") == 0, has_extreme = !is_cpu && op->bench.extreme.elements > 0;
+	const struct bench_span *usual = is_cpu ? &op->bench.random_cpu : &op->bench.random;
 	struct random random;
 
 	random_start(&random, seed);
 	for (ret->n = 0; ret->n < n; ret->n++)
-		random_shape(op, span, ret->n % 2 == 1, &random, &ret->list[ret->n]);
+		random_shape(op, has_extreme && ret->n % 4 >= 2 ? &op->bench.extreme : usual, ret->n % 2 == 1,
+		             &random, &ret->list[ret->n]);
 }
 
 /* ---- operands ---- */

@@ -508,7 +508,7 @@ static const struct option_row options[] = {
            "only products a second, with so many jobs out each: 1 to 64; default 1"),
     OPTION("spin", 0, "US", count32, spin, "microseconds for which clients look for answers before they sleep"),
     OPTION_DEVICE,
-    OPTION_TIMEOUT,
+    OPTION_TIMEOUT_BENCH,
     OPTION_JSON,
     OPTIONS_END,
 };

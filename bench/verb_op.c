@@ -35,8 +35,7 @@ static const struct option_row options[] = {
     OPTION("no-ceiling", 0, NULL, switch, no_ceiling, "do not measure what the device allows"),
     OPTION("csv", 0, NULL, switch, csv, "one line per shape, kernel and mode, for machines"),
     OPTION_DEVICE,
-    OPTION("timeout", 0, "TIME", time, timeout_ms,
-           "give up on a job after this time: 2 (seconds), 500ms, 1min; default 10min"),
+    OPTION_TIMEOUT_BENCH,
     OPTION_JSON,
     OPTIONS_END,
 };
@@ -58,11 +57,15 @@ static const struct option_row options[] = {
 	"A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB. bench/plot, in\n"  \
 	"the source, draws what --csv and --json write.\n"                                                     \
 	"\n"                                                                                                   \
-	"--random N judges the choice of kernels instead, on N shapes of no special size. The loss says how\n" \
-	"much slower kopsd's own choice is than the fastest kernel that it may take, once it has seen some\n"  \
-	"jobs of the shape. Kernels that a first look, or a shape of no more work, showed to be far slower\n"  \
-	"are not measured further. A kernel whose errors may be larger than the precision allows is timed,\n"  \
-	"but does not count. --csv has all figures of all kernels.\n"                                          \
+	"--random N judges the choice of kernels instead, on N shapes of no special size; of products on a\n"  \
+	"GPU half are long and thin, with extents up to a million. The loss says how much slower kopsd's "     \
+	"own\n"                                                                                                \
+	"choice is than the fastest kernel that it may take, once it has seen some jobs of the shape. "        \
+	"Kernels\n"                                                                                            \
+	"that a first look, or a shape of no more work, showed to be far slower are not measured further. A\n" \
+	"kernel whose errors may be larger than the precision allows is timed, but does not count. --csv "     \
+	"has\n"                                                                                                \
+	"all figures of all kernels.\n"                                                                        \
 	"\n"                                                                                                   \
 	"Examples:\n"
 

@@ -252,7 +252,7 @@ static const struct option_row options[] = {
     OPTION("two", 0, NULL, switch, two, "no light user: each load beside itself, under two uids"),
     OPTION("spin", 0, "US", count32, spin, "microseconds for which clients look for answers before they sleep"),
     OPTION_DEVICE,
-    OPTION_TIMEOUT,
+    OPTION_TIMEOUT_BENCH,
     OPTION_JSON,
     OPTIONS_END,
 };

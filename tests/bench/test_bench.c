@@ -43,6 +43,37 @@ static void shapes_are_read(void **state)
 	assert_int_equal(bench_shapes_read(add, "1099511627777x1", &s, why), KOPS_E_INVALID);
 }
 
+static bool is_special(uint64_t n)
+{
+	return n > 16 && (n & (n - 1)) == 0;
+}
+
+/* Half of the products on a GPU: each operand fits into memory, whatever is long. */
+static void some_random_products_are_long_and_thin(void **state)
+{
+	static struct bench_shapes s;
+	size_t thin = 0, deep = 0, aligned = 0;
+
+	(void)state;
+	bench_shapes_random(operation_at(0), "gpu", 200, 5, &s);
+	for (size_t i = 0; i < s.n; i++) {
+		const uint64_t *e = s.list[i].extents;
+
+		if (i % 4 < 2) {
+			assert_true(e[0] >= 32 && e[0] <= 8192);
+			continue;
+		}
+		for (size_t d = 0; d < 3; d++) {
+			assert_in_range(e[d], 1, 1000000);
+			assert_in_range(e[d] * e[(d + 1) % 3], 1, 1 << 27);
+		}
+		thin += e[0] <= 64 || e[1] <= 64;
+		deep += e[2] > 100000;
+		aligned += e[0] % 16 == 0 && e[1] % 16 == 0;
+	}
+	assert_true(thin > 20 && deep > 0 && aligned > 5);
+}
+
 static void random_shapes_are_of_no_special_size(void **state)
 {
 	static struct bench_shapes s, again;
@@ -58,13 +89,13 @@ static void random_shapes_are_of_no_special_size(void **state)
 		for (size_t i = 0; i < s.n; i++) {
 			assert_int_equal(bench_shape_step(operation, KOPS_F32, &s.list[i], &step, why), 0);
 			for (size_t d = 0; d < n_extents; d++)
-				assert_int_not_equal(s.list[i].extents[d] & (s.list[i].extents[d] - 1), 0);
-			if (op == 0 && i % 2)
+				assert_false(is_special(s.list[i].extents[d]));
+			if (op == 0 && i % 2 && s.list[i].extents[0] >= 16)
 				assert_int_equal(s.list[i].extents[0] % 16, 0);
-			if (op == 0)
+			if (op == 0 && i % 4 < 2)
 				small += s.list[i].extents[0] < 512; /* half of the range, on a log scale */
 		}
-		assert_true(op > 0 || (small > 60 && small < 140));
+		assert_true(op > 0 || (small > 30 && small < 70));
 		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 5 + op, &again);
 		assert_memory_equal(&s, &again, sizeof(s));
 		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 6 + op, &again);
@@ -341,6 +372,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shapes_are_read),
 	    cmocka_unit_test(random_shapes_are_of_no_special_size),
+	    cmocka_unit_test(some_random_products_are_long_and_thin),
 	    cmocka_unit_test(bad_shapes_are_named),
 	    cmocka_unit_test(every_op_has_the_seed_table),
 	    cmocka_unit_test(operands_follow_from_the_shape),

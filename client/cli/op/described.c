@@ -267,13 +267,15 @@ static struct bench_cases bench_of(const struct op *op, struct described *d)
 	struct bench_cases cases = {.form = d->form,
 	                            .seed = op->bench_shapes ? op->bench_shapes : d->seed,
 	                            .n_extents = describe_form(op, d),
-	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27},
-	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20},
+	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27, 0},
+	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20, 0},
 	                            .counts_flops = op->counts_flops};
 
 	if (cases.n_extents == 3) {
-		cases.random = (struct bench_span){{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40};
-		cases.random_cpu = (struct bench_span){{32, 32, 32}, {768, 768, 768}, 1ull << 40};
+		cases.random = (struct bench_span){{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40, 0};
+		cases.random_cpu = (struct bench_span){{32, 32, 32}, {768, 768, 768}, 1ull << 40, 0};
+		cases.extreme =
+		    (struct bench_span){{1, 1, 1}, {1000000, 1000000, 1000000}, 1ull << 38, 1ull << 27};
 	} else if (op->steps) {
 		cases.random.high[0] = 1 << 16;
 		cases.random.high[1] = 1 << 18;

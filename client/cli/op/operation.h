@@ -31,9 +31,10 @@ struct step {
 
 /* ---- problems known by their shape alone, for kops-client tune and kops-bench (shapes.c) ---- */
 
-/* Shapes of --random: extents from low to high whose product is at most `elements`. */
+/* Shapes of --random: extents from low to high whose product is at most `elements`; of any two of them `pair`.
+ */
 struct bench_span {
-	uint64_t low[3], high[3], elements;
+	uint64_t low[3], high[3], elements, pair; /* pair 0: any */
 };
 
 struct bench_cases {
@@ -41,7 +42,8 @@ struct bench_cases {
 	const char *seed;   /* --table seed: the shapes, with commas between; the first is small */
 	unsigned n_extents; /* 2 or 3 */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
-	bool counts_flops; /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
+	struct bench_span extreme; /* GPUs: long and thin; half of the shapes, if elements is not 0 */
+	bool counts_flops;         /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
 };
 
 /* ---- the ops ---- */
