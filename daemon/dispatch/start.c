@@ -33,7 +33,7 @@ static bool is_for_now(const struct job *job)
 	const struct engine *e = job->engine;
 	const struct prepared *p = job->prepared;
 
-	return p && p->took.us > 0 && p->took.us <= NOW_MAX_US && !job->work.execute && !e->runs_now &&
+	return p && p->took.n > 0 && (double)p->took.us <= NOW_MAX_US && !job->work.execute && !e->runs_now &&
 	       !e->can_swap && turns_pays(e->accounts.turns, &job->account->turns) &&
 	       touches_little(&job->uses);
 }

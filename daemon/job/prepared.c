@@ -247,9 +247,9 @@ static void note_time(struct prepared *p, const struct run *run)
 /* A job that once had to wait must not be planned as a long one, which gives way to short ones. */
 static double plan_us(const struct prepared *p, const struct run *run)
 {
-	if (p->took.us == 0)
+	if (p->took.n == 0)
 		return run->plan_us;
-	return shortest_is_known(&p->took) ? p->took.us : fmin(p->took.us, run->plan_us);
+	return shortest_is_known(&p->took) ? (double)p->took.us : fmin((double)p->took.us, run->plan_us);
 }
 
 void prepared_job_ended(struct job *job)

@@ -7,20 +7,23 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define SHORTEST_OF 8u
 
+/* Small, as each prepared job has one. */
 struct shortest {
-	double us; /* of the last 8 to 15 times; 0: there was none */
-	double new_us;
-	unsigned n, n_new; /* all times, up to 8; those that new_us is the shortest of */
+	float us; /* of the last 8 to 15 times; 0: there was none */
+	float new_us;
+	uint8_t n, n_new; /* all times, up to 8; those that new_us is the shortest of */
 };
 
 static inline void shortest_note(struct shortest *s, double us)
 {
-	s->new_us = s->n_new == 0 ? us : fmin(s->new_us, us);
-	s->us = s->n == 0 ? us : fmin(s->us, us);
-	s->n += s->n < SHORTEST_OF;
+	s->new_us = s->n_new == 0 ? (float)us : fminf(s->new_us, (float)us);
+	s->us = s->n == 0 ? (float)us : fminf(s->us, (float)us);
+	if (s->n < SHORTEST_OF)
+		s->n++;
 	if (++s->n_new < SHORTEST_OF)
 		return;
 	s->us = s->new_us;

@@ -492,8 +492,8 @@ class Limits(Prepared):
 @unittest.skipIf(harness.QUICK, "figures of memory are those of builds without sanitizers")
 class Memory(Prepared):
     open_socket = True
-    settings = {"max_prepared_per_uid": "256K", "max_prepared": "512K"}
     users = range(61001, 61005) if os.geteuid() == 0 else [os.geteuid()]
+    settings = {"max_prepared_per_uid": "256K" if len(users) > 1 else "512K", "max_prepared": "512K"}
 
     def connect_as(self, uid):
         os.seteuid(uid)
