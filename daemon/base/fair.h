@@ -49,15 +49,27 @@ static inline void fair_leave(struct fair_party *party)
 	list_remove(&party->link);
 }
 
-/* The waiting party that goes next; NULL: none waits. Of equal parties, the one that began to wait last. */
-static inline struct fair_party *fair_next(const struct fair_queue *queue, fair_order *before)
+/* Returns true if the party may go next, by a limit that the caller of fair_next_within() gives. */
+typedef bool fair_filter(const struct fair_party *party, double limit);
+
+/*
+ * The waiting party that goes next, of those that suit (NULL: all do); NULL: there is none. Of equal parties,
+ * the one that began to wait last.
+ */
+static inline struct fair_party *fair_next_within(const struct fair_queue *queue, fair_order *before,
+                                                  fair_filter *suits, double limit)
 {
 	struct fair_party *best = NULL, *p;
 
 	list_for_each (p, &queue->waiting, link)
-		if (!best || before(queue, p, best))
+		if ((!suits || suits(p, limit)) && (!best || before(queue, p, best)))
 			best = p;
 	return best;
+}
+
+static inline struct fair_party *fair_next(const struct fair_queue *queue, fair_order *before)
+{
+	return fair_next_within(queue, before, NULL, 0);
 }
 
 /* Call it when the party's service begins: parties that arrive later start there. */

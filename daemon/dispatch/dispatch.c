@@ -41,6 +41,22 @@ static bool take_place(struct job *job)
 	return job->sched.beside || (has_room && !(device->beside_out > 0 && uses_meet(&job->uses, true)));
 }
 
+/*
+ * A long job that finds no room must not keep short ones from a device that computes them beside the runs out.
+ * They are so few that they do not keep it from its room later.
+ */
+static struct job *short_instead_of(const struct job *job)
+{
+	const struct engine *e = job->engine;
+	const struct device *device = job_device(job)->device;
+	struct sched_job *instead;
+
+	if (e->suspect || !device_has_room_for_short(device) || device->runs_out >= device->info->depth)
+		return NULL;
+	instead = sched_instead(&e->sched, &job->sched, device->info->beside_us);
+	return instead ? job_of_sched(instead) : NULL;
+}
+
 /* For sched_next(). */
 static struct sched_job *choose_job(struct sched_job *next)
 {
@@ -49,7 +65,12 @@ static struct sched_job *choose_job(struct sched_job *next)
 
 	if (e->suspect && e->suspect->sched.device == next->device)
 		job = e->suspect; /* it was chosen before */
-	if (!take_place(job) || has_to_wait(e, job))
+	if (!take_place(job)) {
+		job = short_instead_of(job);
+		if (!job || !take_place(job))
+			return NULL;
+	}
+	if (has_to_wait(e, job))
 		return NULL;
 	if (job->state != JOB_PAUSED)
 		job = job_admit(e, job);

@@ -125,6 +125,20 @@ static struct sched_job *pick(const struct sched *s, unsigned device)
 	return next ? choice_of(next) : NULL;
 }
 
+static bool is_within(const struct fair_party *party, double most_us)
+{
+	return choice_of(party)->cost_us <= most_us;
+}
+
+struct sched_job *sched_instead(const struct sched *s, const struct sched_job *next, double most_us)
+{
+	const struct fair_party *party =
+	    fair_next_within(&s->devices[next->device].fair, flow_goes_before, is_within, most_us);
+	struct sched_job *job = party ? choice_of(party) : NULL;
+
+	return job && job != next && tier_of(job) <= tier_of(next) ? job : NULL;
+}
+
 void sched_unblock(struct sched *s, struct sched_job *job)
 {
 	PRE(job->blocked);

@@ -102,6 +102,12 @@ void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job
 struct sched_job *sched_next(struct sched *s, unsigned device,
                              struct sched_job *(*choose)(struct sched_job *next));
 
+/*
+ * Returns the job that choose may give instead of `next`: the first that is planned to take at most most_us,
+ * and that need not wait for next's tier. NULL: there is none.
+ */
+struct sched_job *sched_instead(const struct sched *s, const struct sched_job *next, double most_us);
+
 /* The device of the queue's last waiting or running job; -1: there is none. */
 static inline int sched_queue_device(const struct sched_queue *queue)
 {

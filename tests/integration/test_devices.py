@@ -444,14 +444,47 @@ class Devices(unittest.TestCase):
         self.daemon.write_config(devices="gpu0")
         self.daemon.start()
         heavy, light = self.connect(), self.connect()
-        x, y = heavy.import_new(4 * 64 * 64), heavy.import_new(4 * 64 * 64)
-        op = wire.gemm(*[wire.view(b, [64, 64]) for b in (x, x, y)])
         self.daemon.make("hold")
-        held = heavy.start_submit(op)
+        held = heavy.start_submit(self.cube(heavy))
         self.assertTrue(harness.eventually(lambda: not self.daemon.has("hold")))
         light.submit(self.copy(light, 100))
         heavy.wait(held)
         self.assertEqual(self.daemon.stop(), 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be several users")
+    def test_a_short_job_passes_a_long_one_that_is_due_and_finds_no_room(self):
+        """One user's long job fills a GPU; another's, which came before the short one, waits for its end."""
+        self.daemon.make("rivals", "openblas 45000000 1\nreference 45000000 1\n")
+        self.daemon.write_config(devices="gpu0", hang_timeout="60s", drain_timeout="200ms")
+        self.daemon.start()
+        os.chmod(self.daemon.folder, 0o711)
+        os.chmod(self.daemon.socket, 0o666)
+        heavy = self.connect()
+        self.daemon.make("hang")
+        heavy.start_submit(self.cube(heavy))
+        self.assertTrue(harness.eventually(lambda: not self.daemon.has("hang")))
+        due, light = self.connect_as(61001), self.connect_as(61002)
+        due.start_submit(self.cube(due))
+        self.assertTrue(harness.eventually(lambda: self.queued() == 1))
+        light.submit(self.copy(light, 100))
+        self.assertEqual(self.queued(), 1)
+        self.daemon.signal(signal.SIGTERM)
+        self.assertEqual(self.daemon.wait(10), 0)
+
+    def queued(self):
+        return self.connect().stats()["devices"][0]["queued"]
+
+    @staticmethod
+    def cube(c):
+        x, y = c.import_new(4 * 64 * 64), c.import_new(4 * 64 * 64)
+        return wire.gemm(*[wire.view(b, [64, 64]) for b in (x, x, y)])
+
+    def connect_as(self, uid):
+        os.seteuid(uid)
+        try:
+            return self.connect()
+        finally:
+            os.seteuid(0)
 
     def test_a_daemon_that_was_stopped_gives_its_devices_a_second_look(self):
         """After SIGSTOP and SIGCONT a run has been out for longer than hang-timeout, and the device is well.

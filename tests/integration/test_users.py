@@ -80,7 +80,7 @@ class Loads:
             c.wait(job)
 
     def shares(self, alice, bob):
-        """The FLOPs that each had while both had jobs: what ended after the first job and before the last of either.
+        """The device's time in us that each had while both had jobs: after the first job's end, before the last of either.
 
         Both run a function with arguments. Jobs are queued before their turn, so a client that is late changes nothing."""
         before = self.last_ended()
@@ -90,7 +90,8 @@ class Loads:
         uids = [job["uid"] for job in ended]
         first = max(map(uids.index, (ALICE, BOB)))
         last = len(uids) - 1 - max(map(uids[::-1].index, (ALICE, BOB)))
-        return [sum(job["flops"] for job in ended[first:last] if job["uid"] == wanted) for wanted in (ALICE, BOB)]
+        return [sum(job["upload_us"] + job["compute_us"] + job["download_us"] for job in ended[first:last]
+                    if job["uid"] == wanted) for wanted in (ALICE, BOB)]
 
     def last_ended(self):
         """The number of the job that ended last. Measures the machine once, for all users."""

@@ -747,6 +747,35 @@ static void test_random_play(void **state)
 	assert_empty(&m.s);
 }
 
+/* A long job that is due and finds no room: what is short may go instead, unless it is of a higher tier. */
+static void test_a_short_job_may_go_instead(void **state)
+{
+	struct sched s = {0};
+	uint64_t nothing = 0;
+	struct sched_flow first = {0}, second = {0}, light = {0}, background = {.share = &nothing};
+	struct sched_queue queues[2] = {{.flow = &first}, {.flow = &second}};
+	struct sched_queue of_light = {.flow = &light}, of_background = {.flow = &background};
+	struct sched_job out = job(48000, KOPS_NORMAL, GPU), due = job(48000, KOPS_NORMAL, GPU),
+	                 brief = job(30, KOPS_NORMAL, GPU), later = job(20, KOPS_NORMAL, GPU);
+
+	(void)state;
+	sched_add(&s, &queues[0], &out);
+	assert_ptr_equal(sched_next(&s, GPU, NULL), &out);
+	sched_add(&s, &queues[1], &due);
+	assert_null(sched_instead(&s, &due, 150)); /* there is nothing short */
+	assert_null(sched_instead(&s, &due, 1e6)); /* nor another long one */
+	sched_add(&s, &of_background, &later);
+	assert_null(sched_instead(&s, &due, 150));
+	sched_add(&s, &of_light, &brief);
+	assert_ptr_equal(sched_instead(&s, &due, 150), &brief);
+	assert_null(sched_instead(&s, &due, 25));
+	sched_remove(&s, &brief);
+	sched_remove(&s, &due);
+	assert_ptr_equal(run_one(&s, GPU), &later);
+	sched_finish(&s, &out);
+	assert_empty(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -772,6 +801,7 @@ int main(void)
 	    cmocka_unit_test(test_the_caller_chooses),
 	    cmocka_unit_test(test_remove_anywhere),
 	    cmocka_unit_test(test_random_play),
+	    cmocka_unit_test(test_a_short_job_may_go_instead),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
