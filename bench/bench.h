@@ -48,12 +48,13 @@ struct bench {
 
 /* ---- job.c ---- */
 
-/* Connects, asks for facts and finds the device. Returns an exit code. */
-int bench_open(struct bench *b);
-/* For the commands that use it. */
+/* For commands that use bench_open(), which has that default. */
 #define OPTION_TIMEOUT_BENCH                                                                                   \
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
 	       "give up on a job after this time: 2 (seconds), 500ms, 1min; default 10min")
+
+/* Connects, asks for facts and finds the device. Returns an exit code. */
+int bench_open(struct bench *b);
 void bench_close(struct bench *b); /* does nothing after a failed bench_open() */
 
 /*

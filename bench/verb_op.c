@@ -57,15 +57,12 @@ static const struct option_row options[] = {
 	"A kernel that refuses is shown with its reason. Tables on the CPU stop at 256 MiB. bench/plot, in\n"  \
 	"the source, draws what --csv and --json write.\n"                                                     \
 	"\n"                                                                                                   \
-	"--random N judges the choice of kernels instead, on N shapes of no special size; of products on a\n"  \
-	"GPU half are long and thin, with extents up to a million. The loss says how much slower kopsd's "     \
-	"own\n"                                                                                                \
-	"choice is than the fastest kernel that it may take, once it has seen some jobs of the shape. "        \
-	"Kernels\n"                                                                                            \
-	"that a first look, or a shape of no more work, showed to be far slower are not measured further. A\n" \
-	"kernel whose errors may be larger than the precision allows is timed, but does not count. --csv "     \
-	"has\n"                                                                                                \
-	"all figures of all kernels.\n"                                                                        \
+	"--random N judges the choice of kernels instead, on N shapes of no special size; of products on\n"    \
+	"a GPU half are long and thin, with extents up to a million. The loss says how much slower\n"          \
+	"kopsd's own choice is than the fastest kernel that it may take, once it has seen some jobs of\n"      \
+	"the shape. Kernels that a first look, or a shape of no more work, showed to be far slower are\n"      \
+	"not measured further. A kernel whose errors may be larger than the precision allows is timed,\n"      \
+	"but does not count. --csv has all figures of all kernels.\n"                                          \
 	"\n"                                                                                                   \
 	"Examples:\n"
 

@@ -25,28 +25,24 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cuda_peer.h"
+
 enum { LIGHT = 64, WARMUP = 60, COUNT_MAX = 100000, OUT = 2 };
 #define LONGEST_US 3e6
 #define ALONE_US   1e6
-
-#define CHECK(call)                                                                                            \
-	do {                                                                                                   \
-		int failed = (int)(call);                                                                      \
-		if (failed) {                                                                                  \
-			fprintf(stderr, "beside_peer: %s failed with %d\n", #call, failed);                    \
-			exit(1);                                                                               \
-		}                                                                                              \
-	} while (0)
 
 static const struct type {
 	const char *name;
 	cudaDataType_t data;
 	cublasComputeType_t compute;
 	size_t bytes;
+	uint64_t kept, set; /* of 8 bytes of random bits, which makes numbers of ±[0.25, 0.5) */
 } types[] = {
-    {"f32", CUDA_R_32F, CUBLAS_COMPUTE_32F, 4},   {"tf32", CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4},
-    {"f64", CUDA_R_64F, CUBLAS_COMPUTE_64F, 8},   {"f16", CUDA_R_16F, CUBLAS_COMPUTE_32F, 2},
-    {"bf16", CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2},
+    {"f32", CUDA_R_32F, CUBLAS_COMPUTE_32F, 4, 0x807fffff807fffff, 0x3e8000003e800000},
+    {"tf32", CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, 4, 0x807fffff807fffff, 0x3e8000003e800000},
+    {"f64", CUDA_R_64F, CUBLAS_COMPUTE_64F, 8, 0x800fffffffffffff, 0x3fd0000000000000},
+    {"f16", CUDA_R_16F, CUBLAS_COMPUTE_32F, 2, 0x83ff83ff83ff83ff, 0x3400340034003400},
+    {"bf16", CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2, 0x807f807f807f807f, 0x3e803e803e803e80},
 };
 
 enum phase { SETTING_UP, QUIET, ALONE, BESIDE, OVER };
@@ -63,14 +59,6 @@ static struct {
 	double alone_per_second, beside_per_second;
 	struct times quiet, light;
 } * all;
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
 
 static void sleep_until(double us)
 {
@@ -104,26 +92,15 @@ static void is_ready(void)
 		sleep_until(now_us() + 100);
 }
 
-/* Fills with numbers of ±[0.25, 0.5), whatever the type: what differs is their sign and fraction. */
 static void fill(void *data, size_t bytes, const struct type *type)
 {
-	static const struct {
-		cudaDataType_t type;
-		uint64_t kept, set;
-	} forms[] = {{CUDA_R_32F, 0x807fffff807fffff, 0x3e8000003e800000},
-	             {CUDA_R_64F, 0x800fffffffffffff, 0x3fd0000000000000},
-	             {CUDA_R_16F, 0x83ff83ff83ff83ff, 0x3400340034003400},
-	             {CUDA_R_16BF, 0x807f807f807f807f, 0x3e803e803e803e80}};
 	uint64_t state = 88172645463325252ull, *words = data;
-	size_t form = 0;
 
-	while (forms[form].type != type->data)
-		form++;
 	for (size_t i = 0; i < bytes / 8; i++) {
 		state ^= state << 13;
 		state ^= state >> 7;
 		state ^= state << 17;
-		words[i] = (state & forms[form].kept) | forms[form].set;
+		words[i] = (state & type->kept) | type->set;
 	}
 }
 
@@ -251,13 +228,6 @@ static void be_light(double every_us, size_t count)
 }
 
 /* ---- Both ---- */
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 static void print_times(const char *name, struct times *t)
 {

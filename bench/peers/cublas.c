@@ -25,20 +25,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cuda_peer.h"
+
 #define WORKSPACE_BYTES (4u << 20)
 #define WARMUP          5
 #define REPS            50
 #define REPS_MIN        5
 #define REPS_US         3e5 /* time after which long products are not repeated */
-
-#define CHECK(call)                                                                                            \
-	do {                                                                                                   \
-		int failed = (int)(call);                                                                      \
-		if (failed) {                                                                                  \
-			fprintf(stderr, "cublas_peer: %s failed with %d\n", #call, failed);                    \
-			exit(1);                                                                               \
-		}                                                                                              \
-	} while (0)
 
 struct problem {
 	int m, n, k;
@@ -54,21 +47,6 @@ static struct {
 	cublasHandle_t handle;
 	const struct problem *at; /* the problem whose stream and workspace the handle uses */
 } blas;
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* Fills with numbers from [-0.5, 0.5), by xorshift. */
 static void fill(float *values, size_t n)

@@ -380,6 +380,6 @@ def blas_part(rows, build):
                  [(f"OpenBLAS, {machine.cores()} cores", alone[routine])])
 
 
-PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part, "host": host_part,
-         "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
+PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part,
+         "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
 GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2}  # that a part needs; the others need one

@@ -256,7 +256,7 @@ static void CUDART_CB on_finished(void *data)
 
 /*
  * When the lane's first run has ended. Not on its stream, where the call would come after all its runs. Once
- * for each run: with some hundred host calls pending, CUDA makes every caller wait until the run ends.
+ * for each run: with some fifty host calls pending, CUDA makes every caller wait until the run ends.
  */
 static cudaError_t notify_lane(struct device_state *dev, struct lane *lane)
 {

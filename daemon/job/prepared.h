@@ -24,11 +24,11 @@ struct prepared {
 	uint64_t number;
 	struct engine *engine;
 	struct account *account;
-	struct job *job; /* READY or out; NULL: KEPT */
-	struct shortest took;
-	bool is_told;    /* a receipt has described this job's plan */
-	unsigned plans;  /* engine->plans when the job was made */
-	unsigned pinned; /* its buffers that were registered for DMA then */
+	struct job *job;      /* READY or out; NULL: KEPT */
+	struct shortest took; /* of its runs */
+	bool is_told;         /* a receipt has described this job's plan */
+	unsigned plans;       /* engine->plans when the job was made */
+	unsigned pinned;      /* its buffers that were registered for DMA then */
 	uint64_t deadline_us;
 	size_t message_bytes;
 	uint8_t message[]; /* the Request with its Submit */

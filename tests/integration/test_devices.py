@@ -457,13 +457,14 @@ class Devices(unittest.TestCase):
         self.daemon.make("rivals", "openblas 45000000 1\nreference 45000000 1\n")
         self.daemon.write_config(devices="gpu0", hang_timeout="60s", drain_timeout="200ms")
         self.daemon.start()
-        os.chmod(self.daemon.folder, 0o711)
         os.chmod(self.daemon.socket, 0o666)
         heavy = self.connect()
         self.daemon.make("hang")
         heavy.start_submit(self.cube(heavy))
         self.assertTrue(harness.eventually(lambda: not self.daemon.has("hang")))
-        due, light = self.connect_as(61001), self.connect_as(61002)
+        due, light = self.daemon.connect_as(61001), self.daemon.connect_as(61002)
+        for c in due, light:
+            self.addCleanup(c.close)
         due.start_submit(self.cube(due))
         self.assertTrue(harness.eventually(lambda: self.queued() == 1))
         light.submit(self.copy(light, 100))
@@ -478,13 +479,6 @@ class Devices(unittest.TestCase):
     def cube(c):
         x, y = c.import_new(4 * 64 * 64), c.import_new(4 * 64 * 64)
         return wire.gemm(*[wire.view(b, [64, 64]) for b in (x, x, y)])
-
-    def connect_as(self, uid):
-        os.seteuid(uid)
-        try:
-            return self.connect()
-        finally:
-            os.seteuid(0)
 
     def test_a_daemon_that_was_stopped_gives_its_devices_a_second_look(self):
         """After SIGSTOP and SIGCONT a run has been out for longer than hang-timeout, and the device is well.

@@ -297,9 +297,7 @@ class Others(harness.DaemonTest):
         def look():
             clients = []
             for uid, n in (BOB, 1), (0, 300), (BOB, 1):
-                os.seteuid(uid)
-                clients += [self.daemon.connect() for _ in range(n)]
-                os.seteuid(0)
+                clients += [self.daemon.connect_as(uid) for _ in range(n)]
             page = clients[-1].call("list_sessions", {})["sessions"]
             return ([s["own"] for s in page["sessions"]], page["next"] > 0, [s["uid"] for s in clients[-1].list_sessions()],
                     [s["uid"] for s in clients[1].list_sessions()][:302])
@@ -310,9 +308,7 @@ class Others(harness.DaemonTest):
         stay = 256 + 64  # root among the latter
         def all_of_them():
             for uid in range(70000, 70400):
-                os.seteuid(uid)
-                self.daemon.connect(name="brief").close()
-                os.seteuid(0)
+                self.daemon.connect_as(uid, name="brief").close()
         self.assertIsNone(result(as_user(0, all_of_them)))
         # A user leaves when its connection is closed, which is up to a thread; then the users of before go.
         self.assertTrue(eventually(lambda: len(self.control.list_users()) == stay))

@@ -495,17 +495,10 @@ class Memory(Prepared):
     users = range(61001, 61005) if os.geteuid() == 0 else [os.geteuid()]
     settings = {"max_prepared_per_uid": "256K" if len(users) > 1 else "512K", "max_prepared": "512K"}
 
-    def connect_as(self, uid):
-        os.seteuid(uid)
-        try:
-            return self.daemon.connect()
-        finally:
-            os.seteuid(os.getuid())
-
     def prepare_many(self, first, count):
         """No two alike, by a session of each user; more than they may keep. The sessions end, and are gone.
         Returns how many runs were graphs."""
-        sessions = [self.connect_as(uid) for uid in self.users]
+        sessions = [self.daemon.connect_as(uid) for uid in self.users]
         buffers = [c.import_new(1 << 20) for c in sessions]
         graphs = 0
         for start in range(first, first + count, 25):

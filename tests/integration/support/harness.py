@@ -146,6 +146,14 @@ class Daemon:
     def connect(self, **options):
         return wire.Client(self.socket, **options)
 
+    def connect_as(self, uid, **options):
+        """For root. Others may only be themselves."""
+        os.seteuid(uid)
+        try:
+            return self.connect(**options)
+        finally:
+            os.seteuid(os.getuid())
+
     def signal(self, number):
         self.process.send_signal(number)
 
