@@ -181,21 +181,32 @@ static void canary_done(struct device_work *work)
 		d->on_canary(d->on_canary_arg);
 }
 
-void device_start_canary(struct device *d)
+/* A canary that cannot be planned, perhaps out of host memory, shows no fault of the device. */
+static int send_canary(struct device *d, char why[WHY_BYTES])
 {
-	struct run *run;
+	struct run *run = canary_prepare(d->canary, "");
+	int rc = plan_run(d->planner, run);
 
-	if (d->canary_out)
-		return;
-	run = canary_prepare(d->canary, "");
-	if (!run || plan_run(d->planner, run) < 0) {
-		d->canary_right = false;
-		return;
+	if (rc < 0) {
+		run->status = rc;
+		snprintf(why, WHY_BYTES, "%s", run->error);
+		return rc;
 	}
 	d->canary_out = true;
 	d->canary_sent_ns = clock_ns();
 	d->canary_work = (struct device_work){.run = run, .done = canary_done};
 	device_submit(d, &d->canary_work);
+	return 0;
+}
+
+void device_start_canary(struct device *d)
+{
+	char why[WHY_BYTES];
+
+	if (d->canary_out || send_canary(d, why) == 0)
+		return;
+	d->canary_right = false;
+	log_error("device %s had no self-check: %s", d->name, why);
 }
 
 /* Opens the device's handles and makes its canary. */
@@ -278,7 +289,11 @@ int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, 
 	}
 	d->dev = d->thread.dev;
 	uv_unref((uv_handle_t *)&d->woken);
-	device_start_canary(d);
+	rc = send_canary(d, why);
+	if (rc < 0) {
+		device_close(d);
+		return rc;
+	}
 	*ret_device = d;
 	return 0;
 }

@@ -55,18 +55,28 @@ static void run_until_idle(uv_loop_t *loop, const struct device *device)
 		uv_run(loop, UV_RUN_ONCE);
 }
 
+static int open_with(uv_loop_t *loop, const struct driver *driver, struct device **ret_device,
+                     char why[WHY_BYTES])
+{
+	uv_loop_init(loop);
+	return device_open(loop, "cpu", driver, 0, &(struct driver_limits){.threads = 1}, ret_device, why);
+}
+
 /* Opens an idle device. */
-static struct device *open_cpu(uv_loop_t *loop)
+static struct device *open_idle(uv_loop_t *loop, const struct driver *driver)
 {
 	struct device *device;
 	char why[WHY_BYTES];
 
-	uv_loop_init(loop);
-	assert_int_equal(
-	    device_open(loop, "cpu", &driver_cpu, 0, &(struct driver_limits){.threads = 1}, &device, why), 0);
+	assert_int_equal(open_with(loop, driver, &device, why), 0);
 	uv_ref((uv_handle_t *)&device->woken); /* as a listener keeps the loop alive */
 	run_until_idle(loop, device);
 	return device;
+}
+
+static struct device *open_cpu(uv_loop_t *loop)
+{
+	return open_idle(loop, &driver_cpu);
 }
 
 static void close_cpu(uv_loop_t *loop, struct device *device)
@@ -277,14 +287,69 @@ static void test_there_are_few_beside(void **state)
 	close_cpu(&loop, device);
 }
 
+/* ---- Canaries that cannot be planned ---- */
+
+static __thread bool lacks_kernels; /* the device's thread has them, and so tests them */
+
+static const struct kernel_list *kernels_if_any(const struct op *op)
+{
+	static const struct kernel_list none;
+
+	return lacks_kernels ? &none : driver_cpu.kernels(op);
+}
+
+static void test_a_canary_that_was_not_planned_is_no_fault(void **state)
+{
+	struct driver driver = driver_cpu;
+	struct device *device;
+	uv_loop_t loop;
+
+	(void)state;
+	driver.kernels = kernels_if_any;
+	device = open_idle(&loop, &driver);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(device_is_healthy(device, UINT64_MAX));
+		lacks_kernels = true;
+		device_start_canary(device);
+		lacks_kernels = false;
+		assert_false(device->canary_out);
+		assert_false(device_is_healthy(device, UINT64_MAX));
+		assert_null(device_fault(device));
+		device_start_canary(device);
+		run_until_idle(&loop, device);
+	}
+	close_cpu(&loop, device);
+}
+
+static void test_a_device_without_its_first_canary_is_not_opened(void **state)
+{
+	struct driver driver = driver_cpu;
+	struct device *device = NULL;
+	char why[WHY_BYTES] = "";
+	uv_loop_t loop;
+
+	(void)state;
+	driver.kernels = kernels_if_any;
+	lacks_kernels = true;
+	assert_true(open_with(&loop, &driver, &device, why) < 0);
+	lacks_kernels = false;
+	assert_null(device);
+	assert_string_not_equal(why, "");
+	uv_run(&loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_loop_looks_up_between_slices),
-	                                   cmocka_unit_test(test_one_user_is_told_all_at_once),
-	                                   cmocka_unit_test(test_the_thread_ends_its_sleeps_on_time),
-	                                   cmocka_unit_test(test_a_look_ends_what_is_through),
-	                                   cmocka_unit_test(test_short_runs_are_computed_beside_a_long_one),
-	                                   cmocka_unit_test(test_there_are_few_beside)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_the_loop_looks_up_between_slices),
+	    cmocka_unit_test(test_one_user_is_told_all_at_once),
+	    cmocka_unit_test(test_the_thread_ends_its_sleeps_on_time),
+	    cmocka_unit_test(test_a_look_ends_what_is_through),
+	    cmocka_unit_test(test_short_runs_are_computed_beside_a_long_one),
+	    cmocka_unit_test(test_there_are_few_beside),
+	    cmocka_unit_test(test_a_canary_that_was_not_planned_is_no_fault),
+	    cmocka_unit_test(test_a_device_without_its_first_canary_is_not_opened)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
