@@ -11,6 +11,7 @@
  *   TORTURE_PATHS     the hashes of paths, with commas between; the first call of each fails
  *   TORTURE_FUNCTION  or else the function of which one call fails, and
  *   TORTURE_NTH       the number of that call, from 1 on
+ *   TORTURE_RARE      if set, what seldom happens does: see the end of this file
  *
  * A path is the function and its callers, by their places in the code, wherever that was loaded. It is the same
  * in every run, while numbers depend on how threads interleave.
@@ -52,7 +53,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, CHOSEN = 4, LINE_BYTES = 256 };
+enum { FRAMES = 24, DEPTH = 10, OBJECTS = 64, PATHS = 1 << 14, CHOSEN = 4, LINE_BYTES = 256, RARE_CPUS = 8 };
 
 /* The functions that can fail: NAME, errno. Functions that never fail in the kernel or glibc are not listed. */
 #define FUNCTIONS                                                                                              \
@@ -178,7 +179,7 @@ static struct state {
 
 static struct object objects[OBJECTS];
 static unsigned n_objects;
-static bool is_armed;
+static bool is_armed, is_rare;
 static const char *log_path, *chosen, *skip;
 static unsigned long chosen_nth;
 static uint64_t chosen_paths[CHOSEN]; /* 0: none */
@@ -415,6 +416,7 @@ static int armed_main(int argc, char **argv, char **environment)
 		skip = getenv("TORTURE_SKIP");
 		chosen = getenv("TORTURE_FUNCTION");
 		text = getenv("TORTURE_NTH");
+		is_rare = getenv("TORTURE_RARE");
 		chosen_nth = text ? strtoul(text, NULL, 10) : 0;
 		read_chosen_paths(getenv("TORTURE_PATHS"));
 		dl_iterate_phdr(add_object, NULL);
@@ -493,7 +495,7 @@ static void *find(void **real, const char *name)
 		return fails(F_##name) ? failed : REAL(name) arguments;                                        \
 	}
 
-/* Returns true for regular files and sockets. Reading and writing own events, timers and pipes never fails. */
+/* Returns true for regular files and sockets. Reading and writing own events and pipes never fails. */
 static bool may_fail(int fd)
 {
 	struct stat st;
@@ -518,7 +520,6 @@ WRAP(int, fallocate, -1, (int fd, int mode, off_t from, off_t n), (fd, mode, fro
 WRAP(FILE *, fopen, NULL, (const char *path, const char *mode), (path, mode))
 WRAP(FILE *, fdopen, NULL, (int fd, const char *mode), (fd, mode))
 WRAP(DIR *, opendir, NULL, (const char *path), (path))
-WRAP_IO(ssize_t, read, (int fd, void *to, size_t n), (fd, to, n))
 WRAP_IO(ssize_t, pread, (int fd, void *to, size_t n, off_t at), (fd, to, n, at))
 WRAP_IO(ssize_t, write, (int fd, const void *from, size_t n), (fd, from, n))
 WRAP_IO(ssize_t, pwrite, (int fd, const void *from, size_t n, off_t at), (fd, from, n, at))
@@ -611,7 +612,6 @@ WRAP(locale_t, newlocale, NULL, (int mask, const char *name, locale_t base), (ma
 WRAP(int, access, -1, (const char *path, int mode), (path, mode))
 WRAP(int, execv, -1, (const char *path, char *const argv[]), (path, argv))
 WRAP(int, getsockname, -1, (int fd, struct sockaddr *address, socklen_t *n), (fd, address, n))
-WRAP(int, sched_getaffinity, -1, (pid_t pid, size_t n, cpu_set_t *set), (pid, n, set))
 WRAP(int, sched_setaffinity, -1, (pid_t pid, size_t n, const cpu_set_t *set), (pid, n, set))
 WRAP(int, setrlimit, -1, (__rlimit_resource_t what, const struct rlimit *limit), (what, limit))
 WRAP(int, rmdir, -1, (const char *path), (path))
@@ -648,6 +648,26 @@ void *dlopen(const char *path, int flags)
 	if (is_armed)
 		dl_iterate_phdr(add_object, NULL);
 	return handle;
+}
+
+/* A timer has nothing to read if it was set again after poll() told of it. */
+static bool is_timer(int fd)
+{
+	struct itimerspec left;
+
+	return is_armed && timerfd_gettime(fd, &left) == 0;
+}
+
+static void *real_read;
+ssize_t read(int fd, void *to, size_t n)
+{
+	bool timer = is_timer(fd);
+
+	if (!(timer || may_fail(fd)) || !fails(F_read))
+		return REAL(read)(fd, to, n);
+	if (timer)
+		errno = EAGAIN;
+	return -1;
 }
 
 static void *real_mremap;
@@ -733,3 +753,73 @@ int lstat64(const char *, struct stat64 *) __attribute__((alias("lstat")));
 int ftruncate64(int, off64_t) __attribute__((alias("ftruncate")));
 ssize_t pread64(int, void *, size_t, off64_t) __attribute__((alias("pread")));
 ssize_t pwrite64(int, const void *, size_t, off64_t) __attribute__((alias("pwrite")));
+
+/*
+ * ---- What seldom happens, does ----
+ *
+ * OpenBLAS does not know the CPU. There are many CPUs, and yet all threads meet on one and wait there for each
+ * other. A receiver of kopsd that closes a pipe hangs until the other end is closed, as with a file of a server
+ * that is gone.
+ */
+
+char *openblas_get_corename(void);
+
+static void *real_openblas_get_corename;
+char *openblas_get_corename(void)
+{
+	static char unknown[] = "Prescott";
+
+	return is_rare ? unknown : REAL(openblas_get_corename)();
+}
+
+static void *real_sched_getaffinity;
+int sched_getaffinity(pid_t pid, size_t n, cpu_set_t *set)
+{
+	int rc = fails(F_sched_getaffinity) ? -1 : REAL(sched_getaffinity)(pid, n, set);
+
+	for (size_t cpu = 0; is_rare && rc == 0 && cpu < RARE_CPUS; cpu++)
+		CPU_SET_S(cpu, n, set);
+	return rc;
+}
+
+static void *real_sched_getcpu;
+int sched_getcpu(void)
+{
+	return is_rare ? 0 : REAL(sched_getcpu)();
+}
+
+static void *real_sched_yield;
+int sched_yield(void)
+{
+	if (is_rare)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+	return REAL(sched_yield)();
+}
+
+static void *real_getrusage;
+int getrusage(__rusage_who_t who, struct rusage *used)
+{
+	static long switches;
+	int rc = REAL(getrusage)(who, used);
+
+	if (is_rare && rc == 0)
+		used->ru_nivcsw += __atomic_add_fetch(&switches, 1, __ATOMIC_RELAXED);
+	return rc;
+}
+
+static bool hangs_in_close(int fd)
+{
+	struct stat st;
+
+	return is_rare && strstr(program_invocation_short_name, "receiver") &&
+	       syscall(SYS_fstat, fd, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
+int close(int fd)
+{
+	struct pollfd other_end = {.fd = fd};
+
+	while (hangs_in_close(fd) && syscall(SYS_poll, &other_end, 1, -1) < 0)
+		; /* a signal came */
+	return (int)syscall(SYS_close, fd);
+}

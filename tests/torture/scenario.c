@@ -1,14 +1,16 @@
 /*
  * scenario: does some of everything that clients do, and checks each result.
  *
- *     scenario SOCKET strict|lenient
+ *     scenario SOCKET strict|lenient [rare]
  *
  * It finds the socket by its path, by its name in the current folder, and as kopsd.sock in $XDG_RUNTIME_DIR.
  *
  * lenient: one call fails somewhere, so a step may end with an error of kops; steps that depend on it are
  * skipped. strict: each step must succeed. Exit status 0: all is well. 1: a wrong result, an error that is not
  * kops's, has no sentence, or is not allowed. A reply that never comes (KOPS_E_TIMEOUT) is never allowed.
+ * rare: also what takes long, and what clients seldom do.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
@@ -18,6 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,9 +31,12 @@
 #include "kops.h"
 #include "libkops/api/python.h"
 
-enum { SIDE = 24, RUNS = 6, TIMEOUT_MS = 30000, LARGE = 1 << 20, HUGE = 8 << 20 };
+enum { SIDE = 24, RUNS = 6, TIMEOUT_MS = 30000, SPIN_US = 1000, JOBS = 100 };
+enum { LARGE = 1 << 20, HUGE = 8 << 20, MUCH = 16 << 20, LONG = 2900 };
 
-static bool is_strict;
+static const kops_job_options on_cpu = {.size = sizeof on_cpu, .device = "cpu"};
+
+static bool is_strict, is_rare;
 static bool is_bad;
 
 static void __attribute__((format(printf, 1, 2))) complain(const char *format, ...)
@@ -149,17 +157,29 @@ static kops_buffer *lend(kops *k, uint64_t bytes)
 	return buffer;
 }
 
+static bool is_told_of_close(kops *k)
+{
+	return strstr(kops_error(k), "close()");
+}
+
+/* Waits as long as kopsd refuses descriptors, because it still closes one that use_hanging_close() sent. */
 static kops_buffer *import(kops *k)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	kops_buffer *buffer = NULL;
-	int fd = memfd_create("scenario", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = memfd_create("scenario", MFD_CLOEXEC | MFD_ALLOW_SEALING), status;
 
 	if (fd < 0 || ftruncate(fd, SIDE * SIDE * 4) < 0 || fcntl(fd, F_ADD_SEALS, seals) < 0) {
 		complain("no memfd");
 		return NULL;
 	}
-	call(k, "import", kops_import(k, fd, SIDE * SIDE * 4, 0, &buffer));
+	for (unsigned i = 0; i < TIMEOUT_MS; i++) {
+		status = kops_import(k, fd, SIDE * SIDE * 4, 0, &buffer);
+		if (status == 0 || !is_told_of_close(k))
+			break;
+		poll(NULL, 0, 1);
+	}
+	call(k, "import", status);
 	close(fd);
 	return buffer;
 }
@@ -247,7 +267,7 @@ static void use_workspaces(kops *k)
 		for (uint64_t j = 0; j < 2 * longest; j++)
 			x[j] = 0x3c00;
 		memset(x + 2 * longest, 0xff, 2 * n * n);
-		if (!call(k, "job", kops_job_new(k, NULL, &job)))
+		if (!call(k, "job", kops_job_new(k, &on_cpu, &job)))
 			continue;
 		if (call(k, "gemm of f16",
 		         kops_job_gemm(job, 1, kops_matrix(buffer, 0, KOPS_F16, n, 1, 0),
@@ -336,6 +356,102 @@ static void start_and_process(kops *k, kops_buffer *a)
 	kops_free(y);
 }
 
+/*
+ * Multiplies a matrix of LONG equal rows of ones by a column. On a CPU that takes a workspace as large as all
+ * rows, which is more than kopsd keeps.
+ */
+static void use_large_workspace(kops *k)
+{
+	kops_buffer *buffer = lend(k, 3 * LONG * sizeof(double));
+	kops_view ones = kops_matrix(buffer, 0, KOPS_F64, LONG, LONG, 0);
+	kops_view column = kops_matrix(buffer, LONG * sizeof(double), KOPS_F64, LONG, 1, 0);
+	kops_view sums = kops_matrix(buffer, 2 * LONG * sizeof(double), KOPS_F64, LONG, 1, 0);
+	double *x = buffer ? kops_data(buffer) : NULL;
+	kops_job *job = NULL;
+
+	ones.strides[0] = 0;
+	for (unsigned i = 0; x && i < 2 * LONG; i++)
+		x[i] = 1;
+	if (x && call(k, "job", kops_job_new(k, &on_cpu, &job)) &&
+	    call(k, "gemm of f64",
+	         kops_job_gemm(job, 1, ones, column, 0, sums, KOPS_PRECISION_F32, "openblas")) &&
+	    run(job, "run of f64", kops_run(job)) && (x[2 * LONG] != LONG || x[3 * LONG - 1] != LONG))
+		complain("gemm of f64: the sums are wrong");
+	kops_job_free(job);
+	kops_free(buffer);
+}
+
+/* Copies a matrix that is larger than the GPU's memory. */
+static void copy_much(kops *k)
+{
+	const uint64_t rows = MUCH / sizeof(float) / SIDE;
+	kops_buffer *from = lend(k, MUCH), *to = lend(k, MUCH);
+
+	if (from && to) {
+		fill(from, at_a);
+		if (call(k, "copy much",
+		         kops_copy(k, kops_matrix(from, 0, KOPS_F32, rows, SIDE, 0),
+		                   kops_matrix(to, 0, KOPS_F32, rows, SIDE, 0))))
+			expect("copy much", kops_data(to), SIDE * SIDE, at_a);
+	}
+	kops_free(from);
+	kops_free(to);
+}
+
+static int connect_to(const char *path)
+{
+	const struct timeval limit = {.tv_sec = TIMEOUT_MS / 1000};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0)
+		complain("no socket");
+	connect(sock, (const struct sockaddr *)&address, sizeof address);
+	return sock;
+}
+
+/* Sends what is no message, with a descriptor that is no memfd, and waits for the end of the session. */
+static void send_junk(const char *path, int fd)
+{
+	char junk[64] = "junk";
+	union {
+		struct cmsghdr header;
+		unsigned char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {{.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+	struct iovec iov = {junk, 4};
+	const struct msghdr message = {.msg_iov = &iov,
+	                               .msg_iovlen = 1,
+	                               .msg_control = control.bytes,
+	                               .msg_controllen = sizeof control.bytes};
+	int sock = connect_to(path);
+	ssize_t n;
+
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+	if (sendmsg(sock, &message, MSG_NOSIGNAL) > 0) {
+		while ((n = recv(sock, junk, sizeof junk, 0)) > 0)
+			;
+		if (n < 0 && errno == EAGAIN)
+			complain("kopsd does not end a session that sent junk");
+	}
+	close(sock);
+}
+
+/* kopsd closes the first descriptor, which hangs until its other end is closed. Meanwhile it drops others. */
+static void use_hanging_close(const char *path)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0) {
+		complain("no pipe");
+		return;
+	}
+	send_junk(path, ends[0]);
+	send_junk(path, ends[0]);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 static void ask(kops *k)
 {
 	kops_info *info = NULL;
@@ -353,7 +469,7 @@ static void ask(kops *k)
 		complain("sessions: none");
 	kops_list_free(list);
 	list = NULL;
-	call(k, "trace", kops_list_jobs(k, 0, 0, &list));
+	call(k, "trace", kops_list_jobs(k, 0, JOBS, &list));
 	kops_list_free(list);
 }
 
@@ -376,33 +492,68 @@ static void use(kops *k)
 	kops_free(y);
 }
 
-static void open_and_use(const char *socket, const char *name, const char *socket_within)
+static kops *open_handle(const char *socket, const char *name)
 {
-	const kops_options options = {
-	    .size = sizeof options, .socket = socket, .name = name, .timeout_ms = TIMEOUT_MS};
+	const kops_options options = {.size = sizeof options,
+	                              .socket = socket,
+	                              .name = name,
+	                              .timeout_ms = TIMEOUT_MS,
+	                              .spin_us = is_rare ? SPIN_US : 0};
 	char why[256] = "";
 	kops *k;
 
-	if (!step("open", kops_open(&k, &options, why, sizeof why), why))
+	return step("open", kops_open(&k, &options, why, sizeof why), why) ? k : NULL;
+}
+
+/* A client that is killed gives nothing back. */
+static void vanish(const char *socket)
+{
+	int status = -1;
+	pid_t child = fork();
+	kops *k;
+
+	if (child == 0) {
+		k = open_handle(socket, "vanish");
+		if (k)
+			lend(k, LARGE);
+		_exit(is_bad);
+	}
+	if (child > 0 && (waitpid(child, &status, 0) != child || status != 0))
+		complain("the client that vanishes ended with status %#x", (unsigned)status);
+}
+
+static void open_and_use(const char *socket, const char *name, const char *socket_within)
+{
+	kops *k = open_handle(socket, name);
+
+	if (!k)
 		return;
 	if (socket_within)
 		open_and_use(socket_within, name, NULL);
 	use(k);
 	if (!socket)
 		use_workspaces(k);
+	if (!socket && is_rare) {
+		use_large_workspace(k);
+		copy_much(k);
+	}
 	kops_close(k);
 }
 
 int main(int argc, char **argv)
 {
-	const char *name = argc == 3 ? strrchr(argv[1], '/') : NULL;
+	const char *name = argc >= 3 ? strrchr(argv[1], '/') : NULL;
 
 	if (!name) {
-		fprintf(stderr, "usage: scenario /FOLDER/kopsd.sock strict|lenient\n");
+		fprintf(stderr, "usage: scenario /FOLDER/kopsd.sock strict|lenient [rare]\n");
 		return 2;
 	}
 	is_strict = strcmp(argv[2], "strict") == 0;
+	is_rare = argc == 4;
 	close(STDIN_FILENO); /* libkops must not use its number */
+	vanish(argv[1]);
+	if (is_rare)
+		use_hanging_close(argv[1]);
 	open_and_use(argv[1], "scenario", name + 1);
 	open_and_use(NULL, "", NULL);
 	return is_bad;

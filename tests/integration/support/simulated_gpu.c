@@ -5,6 +5,8 @@
  *
  *     count         number of GPUs; 2 without the file
  *     memory        bytes of memory of each GPU; 64 MiB without the file
+ *     own-memory    runs are planned with copies and windows of operands, as for a GPU with memory of its own;
+ *                   read when a GPU opens
  *     no-open       GPU 0 does not open
  *     wrong-kernel  every result of gemm's kernel "reference" is spoiled, so its self-test must fail
  *     fault         the next run (the file is removed) ends with KOPS_E_FAULT, as in a broken CUDA context
@@ -100,6 +102,8 @@ static void describe(const struct device_state *dev, struct device_info *ret)
 	snprintf(ret->description, sizeof ret->description, "simulated GPU");
 	ret->memory_bytes = number_in("memory", 64u << 20);
 	ret->has_trials = true;
+	if (is_there("own-memory"))
+		ret->link_rate = ret->pageable_rate = 1e4;
 	if (is_there("together"))
 		ret->crowd_us = 1000;
 	if (is_there("uncut"))
