@@ -72,8 +72,10 @@ static uint64_t mixed(uint64_t hash, uint64_t word)
 static uint64_t hash_view(uint64_t hash, const struct view *v)
 {
 	const struct memory *m = v->space;
-	uint64_t pinned = (uint64_t)__atomic_load_n(&m->pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
 
+	if (view_is_absent(v))
+		return mixed(hash, 0);
+	uint64_t pinned = (uint64_t)__atomic_load_n(&m->pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
 	hash =
 	    mixed(hash, (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | pinned << 8 | (m->owner != NULL));
 	hash = mixed(hash, v->offset % ALIGNMENT);

@@ -602,6 +602,18 @@ static void what_a_kernel_may_depend_on_is_another_shape(void **state)
 	expect(f, &args, 1, FIRST, true);
 }
 
+/* An absent operand has no memory to look at. */
+static void an_absent_operand_makes_another_shape(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args with = gemm_of(f, 64), without = with;
+
+	without.views[2] = (struct view){.rank = 0};
+	expect(f, &with, BEFORE, FIRST, false);
+	expect(f, &without, BEFORE, FIRST, false);
+	expect(f, &without, 1, FIRST, true);
+}
+
 /* Returns what a job that begins now would tell its client. */
 static bool is_settled(struct fixture *f, const struct op_args *args)
 {
@@ -741,6 +753,7 @@ int main(void)
 	    TEST(what_may_gain_for_single_jobs_alone_is_tried),
 	    TEST(a_trial_may_outlast_its_table),
 	    TEST(what_a_kernel_may_depend_on_is_another_shape),
+	    TEST(an_absent_operand_makes_another_shape),
 	    TEST(a_shape_is_settled_after_its_last_trial),
 	    TEST(what_was_shown_is_exported_and_imported),
 	    TEST(what_makes_no_sense_is_not_imported),
