@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/peer.h"
 #include "cpu_pause.h"
+#include "dispatch/dispatch.h"
 #include "session/ending.h"
 #include "session/turn.h"
 #include "share/closing.h"
@@ -176,6 +177,7 @@ static bool reload_step(struct errand *errand)
 	}
 	list_walk_end(&all->to_reload);
 	accounts_take_limits(&all->engine->accounts);
+	jobs_dispatch(all->engine); /* another job may be due by the new shares */
 	all->reloaded(all);
 	return false;
 }
