@@ -178,7 +178,7 @@ class Daemon:
         seen = self.log().count(b"reloaded")
         self.write_config(**settings)
         self.signal(signal.SIGHUP)
-        assert eventually(lambda: self.log().count(b"reloaded") > seen, 10), "no reload"
+        assert eventually(lambda: self.log().count(b"reloaded") > seen), "no reload"
 
     def remove(self):
         if self.process and self.process.poll() is None:
