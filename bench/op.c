@@ -162,7 +162,7 @@ static int run_shape(struct bench_plan *p, const struct bench_shape *shape)
 	struct operands operands = {.n_sets = 0};
 	struct step step;
 
-	int rc = bench_shape_step(p->op, b->dtype, shape, &step, b->why);
+	int rc = plan_step(p, shape, &step, b->why);
 	if (rc < 0)
 		return rc;
 	uint64_t footprint = bench_footprint(&step);

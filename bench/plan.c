@@ -92,6 +92,21 @@ int plan_settle(struct bench_plan *p, const char *argument)
 	return rc == CLI_OK ? settle_shapes(p, argument) : rc;
 }
 
+/* Such an input is as long as the result's rows, which is what most programs add to a product. */
+int plan_step(const struct bench_plan *p, const struct bench_shape *shape, struct step *ret, char *why)
+{
+	const struct flags *flags = &p->bench.cli->flags;
+	int rc = bench_shape_step(p->op, p->bench.dtype, shape, ret, why);
+
+	if (rc < 0)
+		return rc;
+	ret->set = flags->op;
+	for (unsigned i = 0; i < p->op->n_inputs && rc == 0; i++)
+		if (flags->with[i])
+			rc = step_fit_optional(ret, i, p->bench.dtype, step_extent(&ret->out, 0));
+	return rc;
+}
+
 /* ---- what the device makes of it ---- */
 
 /* Leaves out the end of a table on a CPU. */
@@ -103,7 +118,7 @@ static void cut_table(struct bench_plan *p)
 	if (p->bench.cli->flags.table == NULL || strcmp(p->bench.kind, "cpu") != 0)
 		return;
 	for (size_t i = 0; i < all; i++)
-		if (bench_shape_step(p->op, p->bench.dtype, &p->shapes.list[i], &step, p->bench.why) == 0 &&
+		if (plan_step(p, &p->shapes.list[i], &step, p->bench.why) == 0 &&
 		    bench_footprint(&step) <= CPU_TABLE_BYTES)
 			p->shapes.list[n++] = p->shapes.list[i];
 	p->shapes.n = n;

@@ -22,6 +22,12 @@ struct bench_plan {
 /* Reads cli->flags and the argument after OP, or NULL. Returns an exit code. */
 int plan_settle(struct bench_plan *plan, const char *argument);
 
+/*
+ * The op on operands of this shape, with the attributes and optional inputs that were asked for. As
+ * bench_shape_step().
+ */
+int plan_step(const struct bench_plan *plan, const struct bench_shape *shape, struct step *ret, char *why);
+
 /* Connects, settles what depends on the device, and measures its ceilings. Returns an exit code. */
 int plan_prepare(struct bench_plan *plan);
 

@@ -2,6 +2,7 @@
  * The command for the kernels of one op. Options and help are the same for every op except for its descriptor.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "cases.h"
 #include "op.h"
@@ -12,7 +13,7 @@ static int run(struct cli *cli, char **argv)
 	return bench_op(cli, operation_by_name(cli->command->name), argv[0]);
 }
 
-static const struct option_row options[] = {
+static const struct option_row of_every_op[] = {
     OPTION("kernel", 0, "NAMES", kernel, op.kernel,
            "all, or a list with commas; default: the one that kopsd would choose"),
     OPTION("shape", 0, "SHAPES", text, shape, "the same as the argument"),
@@ -73,11 +74,37 @@ static const struct option_row options[] = {
 	"  kops-bench %s --random 200 --seed 1 --csv > %s-choice.csv\n"
 
 #define HELP_BYTES 4096 /* for an op's help, most of which is the text above */
+#define ROWS_MAX   40
+
+/* The row of an optional input stands for a file there. */
+static struct option_row with_input(const struct option_row *row, unsigned i)
+{
+	return (struct option_row){.name = row->name,
+	                           .type = &options_switch,
+	                           .member = offsetof(struct flags, with) + i * sizeof(bool),
+	                           .help = "with this operand, as long as the result's rows"};
+}
+
+/* Attributes, and optional inputs that are not there anyway, before what is the same for all ops. */
+static void add_rows(struct option_row *to, const struct operation *op)
+{
+	for (const struct option_row *row = op->settings; row && options_is_row(row); row++) {
+		unsigned input = operation_optional(op, row->name);
+		if (options_find(of_every_op, row->name))
+			continue;
+		if (operation_has_attribute(op, row->name))
+			*to++ = *row;
+		else if (input < op->n_inputs && !operation_has_optional(op))
+			*to++ = with_input(row, input);
+	}
+	memcpy(to, of_every_op, sizeof(of_every_op));
+}
 
 const struct command *bench_command(const struct operation *op)
 {
 	static struct {
 		struct command command;
+		struct option_row options[ROWS_MAX];
 		char summary[128], help[HELP_BYTES];
 	} all[OPERATIONS], *next = all;
 	const char *name = op->name;
@@ -85,6 +112,7 @@ const struct command *bench_command(const struct operation *op)
 	snprintf(next->summary, sizeof(next->summary), "speed of the kernels for %s", op->verb.summary);
 	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP EXAMPLES, op->bench.form, name, name,
 	         name, name, name, name);
+	add_rows(next->options, op);
 	next->command = (struct command){
 	    .name = op->name,
 	    .op = op->name,
@@ -94,7 +122,7 @@ const struct command *bench_command(const struct operation *op)
 	    .min_args = 0,
 	    .max_args = 1,
 	    .args_are = "shapes in one word, with commas between them",
-	    .options = options,
+	    .options = next->options,
 	    .json_verb = "bench",
 	    .run = run,
 	};

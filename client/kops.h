@@ -22,8 +22,9 @@
  * The ops. Axes in brackets may be absent. The kops_job_OP() calls say more of each.
  *
  *     op          result                            operands                            types          in place
- *     gemm        c = alpha * a * b + beta * c      a: [batch,] M, K                    f32, f64,      no
- *                                                   b: [batch,] K, N                    f16, bf16
+ *     gemm        c = activation(alpha * a * b +    a: [batch,] M, K                    f32, f64,      no
+ *                 beta * c + bias)                  b: [batch,] K, N                    f16, bf16
+ *                                                   bias: 1 to 3 axes
  *                                                   c: [batch,] M, N
  *     softmax     y = softmax(scale * x) over the   x: 1 to 4 axes                      f32, f64,      y on x
  *                 last axis, or its logarithm       y: x's shape                        f16, bf16
@@ -480,17 +481,21 @@ void kops_job_free(kops_job *job);
 /* Made by scripts/gen-ops: job calls */
 
 /*
- * c = alpha * a * b + beta * c.
- *   a          [batch,] M, K; with batch 1, or none, it serves every batch of c
- *   b          [batch,] K, N; likewise
- *   c          [batch,] M, N
- *   alpha      a factor of the product
- *   beta       a factor of the old c
- *   precision  what kernels may do to f32 operands (ieee: FMA only); f32 (0), ieee (1), tf32 (2) or bf16 (3)
- * All of one type: f32, f64, f16 or bf16. c must not overlap a or b. With beta 0, c is not read, so NaN in it
- * does no harm. With alpha 0, a and b are not read. With K 0, c = beta * c. Products of f16 and bf16 are summed
- * in f32. If the type is not f64, alpha and beta are rounded to f32. Finite ones beyond its range are refused;
- * NaN and Inf are accepted.
+ * c = activation(alpha * a * b + beta * c + bias).
+ *   a           [batch,] M, K; with batch 1, or none, it serves every batch of c
+ *   b           [batch,] K, N; likewise
+ *   bias        1 to 3 axes; extents of 1, and missing leading ones, are repeated to c's
+ *   c           [batch,] M, N
+ *   alpha       a factor of the product
+ *   beta        a factor of the old c
+ *   precision   what kernels may do to f32 operands (ieee: FMA only); f32 (0), ieee (1), tf32 (2) or bf16 (3)
+ *   activation  what becomes of each element of the result; none (0), relu (1), gelu (2), gelu_tanh (3) or silu
+ *               (4)
+ * All of one type: f32, f64, f16 or bf16. To give bias or activation, call kops_job_op(). c must not overlap a,
+ * b or bias. With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K
+ * 0, their product is 0. An absent bias is 0. gelu is v * Phi(v), gelu_tanh its approximation by tanh, and silu
+ * v / (1 + exp(-v)). Products of f16 and bf16 are summed in f32. If the type is not f64, alpha and beta are
+ * rounded to f32. Finite ones beyond its range are refused; NaN and Inf are accepted.
  */
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel);

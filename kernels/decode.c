@@ -7,7 +7,8 @@
 
 #define FIELDS_MAX 64 /* highest field number of Op, plus one */
 
-/* The places of an op's operands and attributes in its own message. */
+/* The places of an op's operands and attributes in its own message; NOWHERE: it has no member for that. */
+#define NOWHERE 0
 struct form {
 	const struct op *op;
 	uint16_t message; /* offset of the pointer to it within Op */
@@ -31,11 +32,15 @@ static ProtobufCType type_of(const struct op_attribute *a)
 	return types[a->type];
 }
 
+/* may_lack: the message may be older than this part of the op, which clients then send by its name. */
 static int find_member(const ProtobufCMessageDescriptor *message, const char *name, ProtobufCType type,
-                       uint16_t *ret, char why[WHY_BYTES])
+                       bool may_lack, uint16_t *ret, char why[WHY_BYTES])
 {
 	const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field_by_name(message, name);
 
+	*ret = NOWHERE;
+	if (!field && may_lack)
+		return 0;
 	if (!field || field->type != type || field->label == PROTOBUF_C_LABEL_REPEATED)
 		return rules_refuse(why, KOPS_E_STATE, "%s has no member %s as its op describes it",
 		                    message->name, name);
@@ -49,15 +54,15 @@ static int find_members(struct form *form, const ProtobufCMessageDescriptor *mes
 	int rc = 0;
 
 	if (op->n_attributes > OP_ATTRIBUTES_MAX || op->n_operands > OP_OPERANDS_MAX ||
-	    op->n_operands + op->n_attributes != message->n_fields)
+	    op->n_operands + op->n_attributes < message->n_fields)
 		return rules_refuse(why, KOPS_E_STATE, "%s has %u members, its op describes others",
 		                    message->name, message->n_fields);
 	for (unsigned i = 0; i < op->n_operands && rc == 0; i++)
-		rc = find_member(message, op->operands[i].name, PROTOBUF_C_TYPE_MESSAGE, &form->operands[i],
-		                 why);
+		rc = find_member(message, op->operands[i].name, PROTOBUF_C_TYPE_MESSAGE,
+		                 op->operands[i].is_optional, &form->operands[i], why);
 	for (unsigned i = 0; i < op->n_attributes && rc == 0; i++)
 		rc = find_member(message, op->attributes[i].name, type_of(&op->attributes[i]),
-		                 &form->attributes[i], why);
+		                 op->attributes[i].otherwise == 0, &form->attributes[i], why);
 	return rc;
 }
 
@@ -110,9 +115,12 @@ static void read_form(const struct form *form, const char *message, struct op_ar
 	const struct op *op = form->op;
 
 	for (unsigned i = 0; i < op->n_operands; i++)
-		memcpy(&views[i], message + form->operands[i], sizeof views[i]);
+		if (form->operands[i] != NOWHERE)
+			memcpy(&views[i], message + form->operands[i], sizeof views[i]);
 	for (unsigned i = 0; i < op->n_attributes; i++)
-		copy_attribute(&op->attributes[i], message + form->attributes[i], (char *)&args->params);
+		if (form->attributes[i] != NOWHERE)
+			copy_attribute(&op->attributes[i], message + form->attributes[i],
+			               (char *)&args->params);
 }
 
 /* ---- An instance: all by name ---- */
@@ -231,6 +239,7 @@ int decode_op(const Kops__V1__Op *msg, struct op_args *args, const Kops__V1__Vie
 	if (number >= FIELDS_MAX || !forms[number].op)
 		return rules_refuse(why, KOPS_E_INVALID, "an op without parameters");
 	args->op = forms[number].op;
+	op_set_defaults(args);
 	memcpy(&message, (const char *)msg + forms[number].message, sizeof message);
 	read_form(&forms[number], message, args, views);
 	return 0;

@@ -42,9 +42,18 @@ struct view {
 	int64_t strides[KOPS_RANK_MAX]; /* elements */
 };
 
+/* What becomes of each element of a product last. gemm/activation.h has the functions. */
+enum gemm_activation {
+	GEMM_ACTIVATION_NONE,
+	GEMM_ACTIVATION_RELU,
+	GEMM_ACTIVATION_GELU,
+	GEMM_ACTIVATION_GELU_TANH,
+	GEMM_ACTIVATION_SILU,
+};
 struct gemm_params {
 	double alpha, beta;
 	kops_precision precision;
+	enum gemm_activation activation;
 	bool a_by_columns, b_by_columns; /* as given: after check() an axis of one index may hide it */
 };
 
@@ -215,8 +224,11 @@ struct op {
 	 * NULL: only if it is the very same view as an input. Callers use op_reads_output().
 	 */
 	bool (*reads_output)(const struct op_args *args, unsigned v);
-	/* Returns true if the inputs do not matter (gemm with alpha == 0), given checked args; NULL: never. */
-	bool (*ignores_inputs)(const struct op_args *args);
+	/*
+	 * Returns true if input v does not matter (a and b of a gemm with alpha == 0), given checked args.
+	 * NULL: never. Callers use op_ignores().
+	 */
+	bool (*ignores_input)(const struct op_args *args, unsigned v);
 	void (*cost)(const struct op_args *args, struct cost *ret);
 	/* Computes the reference result: plain loops, float64 accumulation, host memory. */
 	void (*reference)(const struct op_args *args);
@@ -417,6 +429,8 @@ bool op_writes(const struct op_args *args, const struct view *v);
 /* Return true if output v's old content is an input, and if any output's is. args must be checked. */
 bool op_reads_output(const struct op_args *args, unsigned v);
 bool op_reads_outputs(const struct op_args *args);
+/* Returns true if view v is an input that does not matter. args must be checked. */
+bool op_ignores(const struct op_args *args, unsigned v);
 /* Returns true if the content of view v is used, which absent views have none of. args must be checked. */
 bool op_reads(const struct op_args *args, unsigned v);
 

@@ -49,6 +49,11 @@ bool op_reads_outputs(const struct op_args *args)
 	return false;
 }
 
+bool op_ignores(const struct op_args *args, unsigned v)
+{
+	return !op_is_output(args->op, v) && args->op->ignores_input && args->op->ignores_input(args, v);
+}
+
 bool op_reads(const struct op_args *args, unsigned v)
 {
 	if (op_is_output(args->op, v))
@@ -283,15 +288,17 @@ int op_result(struct op_args *args, char why[WHY_BYTES])
 
 bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements)
 {
-	const struct view *first = &args->views[0];
+	struct op_args without = *args;
+	const struct view *y = op_output_const(&without);
 	struct view fit = {.dtype = args->views[v].dtype};
 	char why[WHY_BYTES];
 
-	for (uint32_t axes = first->rank; axes > 0; axes--) {
+	without.views[v] = (struct view){.rank = 0};
+	for (uint32_t axes = op_result(&without, why) < 0 ? 0 : y->rank; axes > 0; axes--) {
 		struct op_args trial = *args;
 
 		fit.rank = axes;
-		memcpy(fit.shape, first->shape + first->rank - axes, axes * sizeof fit.shape[0]);
+		memcpy(fit.shape, y->shape + y->rank - axes, axes * sizeof fit.shape[0]);
 		view_make_dense(&fit);
 		trial.views[v] = fit;
 		if ((elements == ANY_COUNT || elements == view_elements(&fit)) && op_result(&trial, why) == 0) {

@@ -181,7 +181,7 @@ static int race_shape(struct comparison *c, struct result *result)
 	struct operands operands = {.n_sets = 0};
 	struct step step;
 
-	int rc = bench_shape_step(p->op, b->dtype, result->shape, &step, b->why);
+	int rc = plan_step(p, result->shape, &step, b->why);
 	if (rc == 0)
 		rc = operands_make(b, &step, operands_cold_sets(b, bench_footprint(&step)), &operands);
 	if (rc == 0)

@@ -73,6 +73,7 @@ struct flags {
 	struct opt_count random, spin, clients, out, every, uid;
 	const char *shape, *table, *cache;
 	struct opt_real fma_rate;
+	bool with[FLAGS_OPERANDS_MAX]; /* optional inputs to measure with, by the op's description */
 	bool host, no_check, no_ceiling, csv, two;
 	/* kops-exporter */
 	const char *listen;

@@ -92,8 +92,7 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
  */
 static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
 {
-	bool ignores_inputs = args->op->ignores_inputs && args->op->ignores_inputs(args);
-	uint64_t hash = mixed(is_one_of_many, ignores_inputs);
+	uint64_t hash = mixed(is_one_of_many, op_ignores(args, 0));
 
 	hash = mixed(hash, op_reads_outputs(args));
 	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);

@@ -41,18 +41,13 @@ static bool is_touched(const struct op_args *before, const struct view *v)
 	return false;
 }
 
-static bool is_ignored(const struct op_args *args, unsigned i)
-{
-	return view_is_absent(&args->views[i]) ||
-	       (!op_is_output(args->op, i) && args->op->ignores_inputs && args->op->ignores_inputs(args));
-}
-
 static double pages_us(const struct op_args *args, const struct op_args *before)
 {
 	double us = 0;
 
 	for (unsigned i = 0; i < args->op->n_operands; i++)
-		if (!is_touched(before, &args->views[i]) && !is_ignored(args, i))
+		if (!view_is_absent(&args->views[i]) && !op_ignores(args, i) &&
+		    !is_touched(before, &args->views[i]))
 			us += host_pages_us(&args->views[i], op_is_output(args->op, i));
 	return us;
 }

@@ -1,8 +1,11 @@
 /*
- * cpu.h: what the CPU kernels of all ops share: their tables, the reference kernel, and CPU_CLONES.
+ * cpu.h: what the CPU kernels of all ops share: their tables, the reference kernel, CPU_CLONES, and an exp()
+ * for loops that become vectors.
  */
 #ifndef KOPS_CPU_H
 #define KOPS_CPU_H
+
+#include <string.h>
 
 #include "kernel.h"
 
@@ -20,6 +23,33 @@
 #else
 #define CPU_CLONES
 #endif
+
+/*
+ * exp(t) for t <= 0, relative error below 2 ulp; 0 under -87.33, where results are subnormal; NaN stays.
+ * 2^n * p(r) with n = round(t / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts (Cody and Waite); p is the Taylor
+ * polynomial of degree 7, whose error there is 6e-9.
+ */
+static inline __attribute__((always_inline)) float cpu_exp_negative(float t)
+{
+	float shifted = t * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: n in the low bits */
+	float n = shifted - 12582912.0f;
+	float r = (t - n * 0.693359375f) - n * -2.12194440e-4f;
+	float p = 1.0f / 5040;
+
+	p = p * r + 1.0f / 720;
+	p = p * r + 1.0f / 120;
+	p = p * r + 1.0f / 24;
+	p = p * r + 1.0f / 6;
+	p = p * r + 0.5f;
+	p = p * r + 1.0f;
+	p = p * r + 1.0f;
+	uint32_t bits;
+	float power;
+	memcpy(&bits, &shifted, sizeof bits);
+	bits = (bits + 127u) << 23;
+	memcpy(&power, &bits, sizeof power);
+	return t < -87.33f ? 0.0f : p * power;
+}
 
 /* Rounds up to a multiple of 64 bytes, a cache line and a vector; UINT64_MAX on overflow. */
 static inline uint64_t cpu_align(uint64_t bytes)

@@ -17,8 +17,13 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "gemm/cpu_finish.h"
+#include "gemm/gemm.h"
 
-enum { A, B, C };
+enum { A = GEMM_A, B = GEMM_B, C = GEMM_C };
+
+/* Those that OpenBLAS takes. */
+static const unsigned factors[] = {A, B, C};
 
 #define PACK_GRAIN     (64 * 1024) /* elements per part */
 #define PACK_BYTES_FEW (1 << 20)
@@ -141,8 +146,8 @@ static uint64_t workspace(const struct op_args *args)
 	struct op_args folded = fold_equal_terms(args);
 	uint64_t total = 0;
 
-	for (unsigned i = A; i <= C && computes_product(args); i++)
-		if (__builtin_add_overflow(total, packed_bytes(&folded, i), &total))
+	for (unsigned i = 0; i < 3 && computes_product(args); i++)
+		if (__builtin_add_overflow(total, packed_bytes(&folded, factors[i]), &total))
 			return UINT64_MAX;
 	return total;
 }
@@ -245,19 +250,22 @@ static void load_input(struct operand *o, uint64_t batch)
 		pack(o, source, false);
 }
 
-static void run_batch(const struct op_args *args, struct operand o[3], uint64_t batch)
+static void run_batch(const struct op_args *args, struct operand *a, struct operand *b, struct operand *c,
+                      uint64_t batch)
 {
-	char *c = matrix_of(o[C].view, batch);
+	char *result = matrix_of(c->view, batch);
 
-	load_input(&o[A], batch);
-	load_input(&o[B], batch);
-	if (!o[C].packed)
-		o[C].data = c;
+	load_input(a, batch);
+	load_input(b, batch);
+	if (!c->packed)
+		c->data = result;
 	else if (args->params.gemm.beta != 0)
-		pack(&o[C], c, false);
-	multiply(args, &o[A], &o[B], &o[C]);
-	if (o[C].packed)
-		pack(&o[C], c, true);
+		pack(c, result, false);
+	multiply(args, a, b, c);
+	if (gemm_finishes(args))
+		gemm_cpu_finish(args, batch, &(struct gemm_sums){c->data, c->transposed, c->ld});
+	if (c->packed)
+		pack(c, result, true);
 }
 
 static int launch_openblas(const struct op_args *args, const struct launch *launch)
@@ -268,15 +276,15 @@ static int launch_openblas(const struct op_args *args, const struct launch *laun
 
 	if (!computes_product(args))
 		return cpu_reference_launch(args, launch);
-	for (unsigned i = A; i <= C; i++) {
-		o[i] = describe(&folded, i);
+	for (unsigned i = 0; i < 3; i++) {
+		o[i] = describe(&folded, factors[i]);
 		if (!o[i].packed)
 			continue; /* and there may be no workspace */
 		o[i].data = space;
-		space += packed_bytes(&folded, i);
+		space += packed_bytes(&folded, factors[i]);
 	}
 	for (uint64_t batch = 0; batch < args->views[C].shape[0]; batch++)
-		run_batch(&folded, o, batch);
+		run_batch(&folded, &o[0], &o[1], &o[2], batch);
 	return 0;
 }
 
@@ -324,7 +332,8 @@ static double time_ns(const struct op_args *args)
 
 	if (!computes_product(args)) /* C is scaled by plain loops */
 		return (double)view_elements(&args->views[C]) * 3 + cpu_view_ns(&args->views[C]);
-	for (unsigned i = A; i <= C; i++) {
+	for (unsigned f = 0; f < 3; f++) {
+		unsigned i = factors[f];
 		const struct view *v = &folded.views[i];
 		double matrices = v->strides[0] != 0 ? batch : 1;
 		/* C twice: OpenBLAS scales it first. */
@@ -334,6 +343,8 @@ static double time_ns(const struct op_args *args)
 			ns += packing_ns(v, o.transposed, matrices) *
 			      (i == C && args->params.gemm.beta != 0 ? 2 : 1);
 	}
+	if (gemm_finishes(args))
+		ns += gemm_cpu_finish_ns(args);
 	return ns + batch * product_ns(&folded, describe(&folded, C).transposed) +
 	       memory_ns / cpu_threads(parts);
 }

@@ -5,6 +5,9 @@
  * cuBLAS is column-major. A row-major C = A·B is, read column by column, Cᵀ = Bᵀ·Aᵀ: the operands are
  * exchanged and each keeps its memory. A column-major C is computed as it stands. So every mixture of
  * row- and column-major operands goes through without a copy.
+ *
+ * Bias and activation take a pass of their own (finish.cu). So that C is rounded once, the sums of 16-bit types
+ * go to the workspace as f32 before that.
  */
 #include "gemm/kernels.h"
 
@@ -153,39 +156,74 @@ static int status_of(cublasStatus_t status)
 	}
 }
 
+/* Whether the sums go to the workspace. */
+static bool has_sums_apart(const struct op_args *args)
+{
+	return gemm_finishes(args) && dtype_size(args->views[GEMM_C].dtype) == 2;
+}
+
+uint64_t gemm_cublas_workspace(const struct op_args *args)
+{
+	struct gemm_problem p = gemm_problem_of(args);
+	uint64_t elements, bytes;
+
+	if (!has_sums_apart(args))
+		return 0;
+	if (__builtin_mul_overflow(p.batch * p.m, p.n, &elements) ||
+	    __builtin_mul_overflow(elements, sizeof(float), &bytes))
+		return UINT64_MAX;
+	return bytes;
+}
+
 static cublasStatus_t multiply(const struct op_args *args, const struct launch *launch)
 {
 	const struct gemm_params *params = &args->params.gemm;
 	struct gemm_problem p = gemm_problem_of(args);
-	struct call c = call_of(&p);
-	cudaDataType_t type = type_of(args->views[0].dtype);
-	cublasComputeType_t compute = compute_of(args->views[0].dtype, params->precision);
-	float alpha = (float)params->alpha, beta = (float)params->beta;
+	bool apart = has_sums_apart(args);
+	cudaDataType_t type = type_of(args->views[GEMM_A].dtype), type_z = apart ? CUDA_R_32F : type;
+	cublasComputeType_t compute = compute_of(args->views[GEMM_A].dtype, params->precision);
+	float alpha = (float)params->alpha, beta = apart ? 0 : (float)params->beta;
 	bool f64 = type == CUDA_R_64F;
 	const void *scale = f64 ? (const void *)&params->alpha : &alpha,
 	           *keep = f64 ? (const void *)&params->beta : &beta;
 
+	if (apart) {
+		p = gemm_by_rows(&p);
+		p.c = (struct gemm_operand){launch->workspace, (int64_t)(p.m * p.n), (int64_t)p.n, 1};
+	}
+	struct call c = call_of(&p);
+
 	if (p.batch == 1)
 		return cublasGemmEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,
-		                       scale, c.x, type, c.ld_x, c.y, type, c.ld_y, keep, c.z, type, c.ld_z,
+		                       scale, c.x, type, c.ld_x, c.y, type, c.ld_y, keep, c.z, type_z, c.ld_z,
 		                       compute, CUBLAS_GEMM_DEFAULT);
 	return cublasGemmStridedBatchedEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols,
 	                                     c.depth, scale, c.x, type, c.ld_x, c.batch_x, c.y, type, c.ld_y,
-	                                     c.batch_y, keep, c.z, type, c.ld_z, c.batch_z, (int64_t)p.batch,
+	                                     c.batch_y, keep, c.z, type_z, c.ld_z, c.batch_z, (int64_t)p.batch,
 	                                     compute, CUBLAS_GEMM_DEFAULT);
 }
 
-CUDA_LAUNCH(gemm_cublas)
+static cublasStatus_t multiply_beside_others(const struct op_args *args, const struct launch *launch)
 {
 	cublasHandle_t handle = (cublasHandle_t)launch->library;
 	int all = (int)cuda_multiprocessors();
 	cublasStatus_t status;
 
 	if (launch->multiprocessors_left == 0)
-		return status_of(multiply(args, launch));
+		return multiply(args, launch);
 	/* Kernels on tensor cores keep theirs to the end; others take no notice. */
 	cublasSetSmCountTarget(handle, all - (int)launch->multiprocessors_left);
 	status = multiply(args, launch);
 	cublasSetSmCountTarget(handle, 0);
-	return status_of(status);
+	return status;
+}
+
+CUDA_LAUNCH(gemm_cublas)
+{
+	int rc = status_of(multiply_beside_others(args, launch));
+
+	if (rc < 0 || !gemm_finishes(args))
+		return rc;
+	return gemm_finish(args, has_sums_apart(args) ? (const float *)launch->workspace : NULL,
+	                   cuda_stream(launch));
 }

@@ -190,13 +190,21 @@ static double cublas_tensor_ns(const struct op_args *args, const struct product 
 	return cublas_product_ns(args, product, &fitted.cublas_16, cublas_slower_by_lines(&product->p));
 }
 
+/* Reads the sums, of f32 or f64, and writes C. */
+static double finish_ns(const struct op_args *args, double area)
+{
+	const double launch_ns = 2000;
+
+	return launch_ns + cuda_ns_of_bytes(area * (double)(dtype_size(args->views[GEMM_C].dtype) + 8), 1);
+}
+
 static double cublas_ns(const struct op_args *args)
 {
 	kops_dtype dtype = args->views[0].dtype;
 	bool is_plain = dtype == KOPS_F64 || (dtype == KOPS_F32 && !gemm_may_round(args));
 	struct product product = product_of(args);
 	double ns = is_plain ? cublas_plain_ns(args, &product) : cublas_tensor_ns(args, &product);
-	return fmax(ns, cuda_memory_ns(args));
+	return fmax(ns, cuda_memory_ns(args)) + (gemm_finishes(args) ? finish_ns(args, product.area) : 0);
 }
 
 /* ---- Those on tensor cores, and simt: their sources estimate the cuts that they choose among ---- */
@@ -371,6 +379,7 @@ static const struct kernel kernels[] = {
         .dtypes = "f32 f64 f16 bf16",
         .takes = "row- or column-major matrices",
         .supports = gemm_cublas_supports,
+        .workspace = gemm_cublas_workspace,
         .time_ns = cublas_ns,
         .launch = gemm_cublas,
     },

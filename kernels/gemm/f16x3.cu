@@ -31,8 +31,8 @@
 
 #include "common/launch.cuh"
 #include "fitted.h"
-#include "gemm/f64.cuh"
-#include "gemm/product.cuh"
+#include "gemm/f16x3/f64.cuh"
+#include "gemm/f16x3/product.cuh"
 
 namespace
 {
@@ -192,7 +192,7 @@ product product_of(const workspace_layout &layout, const op_args *args)
 	product p = {};
 
 	p.c = layout.p.c;
-	p.to_c = epilogue_of<float>(args);
+	p.to_c = epilogue_of<float>(args, layout.p);
 	p.c_pairs = p.c.col == 1 && p.c.row % 2 == 0 && p.c.batch % 2 == 0 && (uintptr_t)p.c.data % 8 == 0;
 	p.m = layout.p.m;
 	p.n = layout.p.n;

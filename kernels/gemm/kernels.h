@@ -11,7 +11,14 @@ extern "C" {
 /* ---- cublas.c ---- */
 
 bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not);
+uint64_t gemm_cublas_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_cublas);
+
+/*
+ * finish.cu: C = activation(sum + beta * C + bias). sums: alpha * A * B, without gaps in the order of
+ * gemm_by_rows(); NULL: C holds alpha * A * B + beta * C. Returns a status.
+ */
+int gemm_finish(const struct op_args *args, const float *sums, cudaStream_t stream);
 
 /* ---- simt.cu: plain FMAs on Hopper ---- */
 

@@ -1,26 +1,32 @@
 /*
- * gemm: c = alpha * a * b + beta * c, batched.
+ * gemm: c = activation(alpha * a * b + beta * c + bias), batched.
  *
- * After check() all three views have rank 3: a (batch, M, K), b (batch, K, N), c (batch, M, N). The batch
- * stride is 0 where an operand serves every batch and where there is one batch. Strides of axes of one
- * index are such that a matrix with unit column stride and row stride >= columns is row-major with that leading
- * dimension, and the other way round for column-major; rows need look no further. What such a matrix was before
- * is in the parameters, for libraries whose bits depend on it. alpha and beta of f32, f16 and bf16 products are
- * exact in f32.
+ * After check() all views have rank 3: a (batch, M, K), b (batch, K, N), bias and c (batch, M, N). The axes
+ * along which the bias is repeated have stride 0. The batch stride of a and b is 0 where an operand serves
+ * every batch and where there is one batch. Strides of axes of one index are such that a matrix with unit
+ * column stride and row stride >= columns is row-major with that leading dimension, and the other way round for
+ * column-major; rows need look no further. What such a matrix was before is in the parameters, for libraries
+ * whose bits depend on it. alpha and beta of f32, f16 and bf16 products are exact in f32.
  */
 #include <float.h>
 #include <math.h>
 
 #include "common/half.h"
 #include "common/rules.h"
+#include "gemm/activation.h"
+#include "gemm/gemm.h"
 
-enum { A, B, C };
+enum { A = GEMM_A, B = GEMM_B, BIAS = GEMM_BIAS, C = GEMM_C };
 
 static const struct op_operand operands[] = {
     [A] = {.name = "a",
            .dtypes = RULES_FLOATS,
            .about = "[batch,] M, K; with batch 1, or none, it serves every batch of c"},
     [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "[batch,] K, N; likewise"},
+    [BIAS] = {.name = "bias",
+              .is_optional = true,
+              .dtypes = RULES_FLOATS,
+              .about = "1 to 3 axes; extents of 1, and missing leading ones, are repeated to c's"},
     [C] = {.name = "c", .role = OPERAND_UPDATED, .dtypes = RULES_FLOATS, .about = "[batch,] M, N"},
 };
 
@@ -28,6 +34,12 @@ static const char *const precisions[] = {[KOPS_PRECISION_F32] = "f32",
                                          [KOPS_PRECISION_IEEE] = "ieee",
                                          [KOPS_PRECISION_TF32] = "tf32",
                                          [KOPS_PRECISION_BF16] = "bf16"};
+
+static const char *const activations[] = {[GEMM_ACTIVATION_NONE] = "none",
+                                          [GEMM_ACTIVATION_RELU] = "relu",
+                                          [GEMM_ACTIVATION_GELU] = "gelu",
+                                          [GEMM_ACTIVATION_GELU_TANH] = "gelu_tanh",
+                                          [GEMM_ACTIVATION_SILU] = "silu"};
 
 static const struct op_attribute attributes[] = {
     {.name = "alpha",
@@ -53,6 +65,13 @@ static const struct op_attribute attributes[] = {
      .choices = precisions,
      .n_choices = sizeof precisions / sizeof precisions[0],
      .about = "what kernels may do to f32 operands (ieee: FMA only)"},
+    {.name = "activation",
+     .type = ATTRIBUTE_CHOICE,
+     .offset = offsetof(struct gemm_params, activation),
+     .otherwise = GEMM_ACTIVATION_NONE,
+     .choices = activations,
+     .n_choices = sizeof activations / sizeof activations[0],
+     .about = "what becomes of each element of the result"},
 };
 
 static uint64_t rows_of(const struct view *v)
@@ -118,10 +137,38 @@ static int check_inner(const struct view *a, const struct view *b, char why[WHY_
 	                    (unsigned long long)rows_of(b));
 }
 
+/* Repeats the bias to c's shape, with rank 3. */
+static int spread_bias(struct view *bias, const struct view *c, char why[WHY_BYTES])
+{
+	char tb[RULES_SHAPE_BYTES], tc[RULES_SHAPE_BYTES];
+	struct view wide = *bias, goal = *c;
+	int rc;
+
+	if (view_is_absent(bias))
+		return 0;
+	if ((rc = rules_rank(bias, "bias", 1, 3, why)) < 0)
+		return rc;
+	rules_pad_rank(&wide, 3);
+	rules_pad_rank(&goal, 3);
+	for (uint32_t d = 0; d < 3; d++) {
+		if (wide.shape[d] == 1)
+			wide.strides[d] = 0;
+		else if (wide.shape[d] != goal.shape[d])
+			return rules_refuse(
+			    why, KOPS_E_SHAPE,
+			    "bias is %s, which does not repeat to c's %s: each extent, from the last, must be "
+			    "equal or 1",
+			    rules_shape(bias, tb), rules_shape(c, tc));
+		wide.shape[d] = goal.shape[d];
+	}
+	*bias = wide;
+	return 0;
+}
+
 static int result(struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *a = &args->views[A], *b = &args->views[B];
-	struct view *c = &args->views[C];
+	struct view *c = &args->views[C], bias = args->views[BIAS];
 	char ta[RULES_SHAPE_BYTES], tb[RULES_SHAPE_BYTES];
 	int rc;
 
@@ -135,7 +182,7 @@ static int result(struct op_args *args, char why[WHY_BYTES])
 	c->shape[0] = batch_of(a) == 1 ? batch_of(b) : batch_of(a);
 	c->shape[c->rank - 2] = rows_of(a);
 	c->shape[c->rank - 1] = cols_of(b);
-	return 0;
+	return spread_bias(&bias, c, why);
 }
 
 static int check_shapes(const struct op_args *args, char why[WHY_BYTES])
@@ -214,7 +261,8 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 	int rc;
 
 	if ((rc = check_ranks(args, why)) < 0 || (rc = check_shapes(args, why)) < 0 ||
-	    (rc = check_params(args, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
+	    (rc = check_params(args, why)) < 0 || (rc = rules_outputs(args, why)) < 0 ||
+	    (rc = spread_bias(&args->views[BIAS], c, why)) < 0)
 		return rc;
 	uint64_t batch = batch_of(c);
 	args->params.gemm.a_by_columns = is_given_by_columns(a);
@@ -237,9 +285,9 @@ static bool reads_output(const struct op_args *args, unsigned v)
 	return args->params.gemm.beta != 0;
 }
 
-static bool ignores_inputs(const struct op_args *args)
+static bool ignores_input(const struct op_args *args, unsigned v)
 {
-	return args->params.gemm.alpha == 0;
+	return v != BIAS && args->params.gemm.alpha == 0;
 }
 
 static void cost(const struct op_args *args, struct cost *ret)
@@ -248,7 +296,7 @@ static void cost(const struct op_args *args, struct cost *ret)
 	double outputs = (double)c->shape[0] * (double)c->shape[1] * (double)c->shape[2];
 
 	ret->flops = 2 * outputs * (double)a->shape[2];
-	ret->bytes = rules_bytes(a) + rules_bytes(b) +
+	ret->bytes = rules_bytes(a) + rules_bytes(b) + rules_bytes(&args->views[BIAS]) +
 	             outputs * (double)dtype_size(c->dtype) * (reads_output(args, C) ? 2 : 1);
 }
 
@@ -270,17 +318,33 @@ static void accumulate(const struct op_args *args, const char *a_row, const char
 	}
 }
 
-static void finish_strip(const struct gemm_params *p, const struct view *vc, void *c, int64_t at,
-                         unsigned width, bool product, const double acc[STRIP])
+static double add_bias(double sum, const struct view *bias, int64_t batch, int64_t row, int64_t col)
 {
+	const int64_t *strides = bias->strides;
+
+	if (view_is_absent(bias))
+		return sum;
+	return sum +
+	       half_load(bias->data, bias->dtype, batch * strides[0] + row * strides[1] + col * strides[2]);
+}
+
+/* at: where the strip begins in c. */
+static void finish_strip(const struct op_args *args, void *c, const int64_t at[3], unsigned width, bool product,
+                         const double acc[STRIP])
+{
+	const struct gemm_params *p = &args->params.gemm;
+	const struct view *vc = &args->views[C];
+
 	for (unsigned j = 0; j < width; j++) {
-		int64_t i = at + j * vc->strides[2];
+		int64_t i = at[1] * vc->strides[1] + (at[2] + j) * vc->strides[2];
 		double y = p->beta == 0 ? 0 : p->beta * half_load(c, vc->dtype, i);
-		half_store(c, vc->dtype, i, product ? p->alpha * acc[j] + y : y);
+		double sum = product ? p->alpha * acc[j] + y : y;
+		sum = add_bias(sum, &args->views[BIAS], at[0], at[1], at[2] + j);
+		half_store(c, vc->dtype, i, activation_of(p->activation, sum));
 	}
 }
 
-static void reference_matrix(const struct op_args *args, const char *a, const char *b, char *c)
+static void reference_matrix(const struct op_args *args, int64_t batch, const char *a, const char *b, char *c)
 {
 	const struct view *va = &args->views[A], *vc = &args->views[C];
 	bool product = args->params.gemm.alpha != 0 && va->shape[2] != 0;
@@ -292,8 +356,7 @@ static void reference_matrix(const struct op_args *args, const char *a, const ch
 			unsigned width = cols - j < STRIP ? (unsigned)(cols - j) : STRIP;
 			if (product)
 				accumulate(args, a + i * row_bytes, b, j, width, acc);
-			finish_strip(&args->params.gemm, vc, c, i * vc->strides[1] + j * vc->strides[2], width,
-			             product, acc);
+			finish_strip(args, c, (int64_t[]){batch, i, j}, width, product, acc);
 		}
 }
 
@@ -307,7 +370,7 @@ static void reference(const struct op_args *args)
 	const struct view *v = args->views;
 
 	for (int64_t i = 0; i < (int64_t)v[C].shape[0]; i++)
-		reference_matrix(args, matrix_of(&v[A], i), matrix_of(&v[B], i), matrix_of(&v[C], i));
+		reference_matrix(args, i, matrix_of(&v[A], i), matrix_of(&v[B], i), matrix_of(&v[C], i));
 }
 
 static void sample_view(struct view *v, kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols)
@@ -373,8 +436,13 @@ static uint64_t steps(const struct op_args *args)
 	return args->views[A].shape[2];
 }
 
+/* What comes last is left to the last part. */
 static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
+	if (first + n < steps(args)) {
+		args->views[BIAS] = (struct view){.rank = 0};
+		args->params.gemm.activation = GEMM_ACTIVATION_NONE;
+	}
 	view_narrow(&args->views[A], 2, first, n);
 	view_narrow(&args->views[B], 1, first, n);
 	if (first > 0)
@@ -383,16 +451,19 @@ static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint6
 	(void)pass;
 }
 
-static const struct part_axis part_axes[] = {
-    {{0, 0, 0}, false}, {{1, PART_NONE, 1}, true}, {{PART_NONE, 2, 2}, true}};
+static const struct part_axis part_axes[] = {{{[A] = 0, [B] = 0, [BIAS] = 0, [C] = 0}, false},
+                                             {{[A] = 1, [B] = PART_NONE, [BIAS] = 1, [C] = 1}, true},
+                                             {{[A] = PART_NONE, [B] = 2, [BIAS] = 2, [C] = 2}, true}};
 
 const struct op op_gemm = {
     .name = "gemm",
     .title = "products of matrices",
-    .about = "c = alpha * a * b + beta * c",
+    .about = "c = activation(alpha * a * b + beta * c + bias)",
     .notes =
         "With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K 0, "
-        "c = beta * c. Products of f16 and bf16 are summed in f32. If the type is not f64, alpha and beta are "
+        "their product is 0. An absent bias is 0. gelu is v * Phi(v), gelu_tanh its approximation by tanh, and "
+        "silu v / (1 + exp(-v)). Products of f16 and bf16 are summed in f32. If the type is not f64, alpha and "
+        "beta are "
         "rounded to f32. Finite ones beyond its range are refused; NaN and Inf are accepted.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
@@ -409,7 +480,7 @@ const struct op op_gemm = {
     .result = result,
     .precision = precision,
     .reads_output = reads_output,
-    .ignores_inputs = ignores_inputs,
+    .ignores_input = ignores_input,
     .cost = cost,
     .reference = reference,
     .sample = sample,

@@ -3,6 +3,7 @@
 #define KOPS_KERNELS_GEMM_PROBLEM_H
 
 #include "common/cuda.h"
+#include "gemm/gemm.h"
 
 /* One operand: element (b, r, c) lies at data + b * batch + r * row + c * col elements. */
 struct gemm_operand {
@@ -12,7 +13,7 @@ struct gemm_operand {
 
 struct gemm_problem {
 	uint64_t batch, m, n, k;
-	struct gemm_operand a, b, c;
+	struct gemm_operand a, b, c, bias; /* bias: of c's shape; all zeros if it is absent */
 };
 
 /* Operands of rank 2, or with one matrix for all batches, get batch stride 0. */
@@ -28,7 +29,8 @@ static inline struct gemm_operand gemm_operand_of(const struct view *v)
 
 static inline struct gemm_problem gemm_problem_of(const struct op_args *args)
 {
-	const struct view *a = &args->views[0], *b = &args->views[1], *c = &args->views[2];
+	const struct view *a = &args->views[GEMM_A], *b = &args->views[GEMM_B], *c = &args->views[GEMM_C];
+	const struct view *bias = &args->views[GEMM_BIAS];
 	struct gemm_problem p;
 
 	p.batch = c->rank == 3 ? c->shape[0] : 1;
@@ -38,6 +40,7 @@ static inline struct gemm_problem gemm_problem_of(const struct op_args *args)
 	p.a = gemm_operand_of(a);
 	p.b = gemm_operand_of(b);
 	p.c = gemm_operand_of(c);
+	p.bias = view_is_absent(bias) ? (struct gemm_operand){NULL, 0, 0, 0} : gemm_operand_of(bias);
 	return p;
 }
 
@@ -63,10 +66,10 @@ static inline bool gemm_has_aligned_lines(const struct op_args *args)
 /* The transpose of the product: C' = B'·A'. */
 static inline struct gemm_problem gemm_transposed(const struct gemm_problem *p)
 {
-	struct gemm_problem t = {p->batch, p->n, p->m, p->k, p->b, p->a, p->c};
-	struct gemm_operand *operands[] = {&t.a, &t.b, &t.c};
+	struct gemm_problem t = {p->batch, p->n, p->m, p->k, p->b, p->a, p->c, p->bias};
+	struct gemm_operand *operands[] = {&t.a, &t.b, &t.c, &t.bias};
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		int64_t row = operands[i]->row;
 		operands[i]->row = operands[i]->col;
 		operands[i]->col = row;
@@ -135,6 +138,12 @@ static inline bool gemm_simt_sums_in_f64(const struct op_args *args)
 
 	return !gemm_simt_is_accurate_in_f32(args) &&
 	       (double)p.batch * (double)p.m * (double)p.n <= 320 * 320 && p.k <= 1024;
+}
+
+/* The type of C is that of A and B, or f32: what a part of an op hands on. */
+static inline bool gemm_is_wide(const struct op_args *args)
+{
+	return args->views[GEMM_C].dtype != args->views[GEMM_A].dtype;
 }
 
 /* Whether A and B matter at all: where not, C = beta * C even if they hold NaN. */

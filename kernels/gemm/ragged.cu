@@ -287,27 +287,43 @@ template <class T> __device__ __forceinline__ uint32_t packed(float x, float y)
 	return pack_pair(type, x, y);
 }
 
-template <class T, class F>
-__device__ __forceinline__ void keep_lines(const ragged_work &w, const warp_sums<F> &sums, char *memory)
+/* FINISHES: there is more to do than to scale. */
+template <class T, class F, bool FINISHES>
+__device__ __forceinline__ void keep_lines(const ragged_work &w, const place &at, const warp_sums<F> &sums,
+                                           char *memory)
 {
 	int g = threadIdx.x % 32 / 4, c = threadIdx.x % 4;
 	const auto &to_c = w.t.to_c;
 
 #pragma unroll
 	for (int i = 0; i < F::ROW_TILES * 2; i++) {
-		char *line = memory + c_line<F>(F::A::outer_of(warp_row<F>() + i * 8 + g)) * F::C_PITCH;
-		auto sum = [&](int tile, int e) { return to_c.scale(sums[i / 2][tile][i % 2 * 2 + e]); };
+		int row = F::A::outer_of(warp_row<F>() + i * 8 + g);
+		char *line = memory + c_line<F>(row) * F::C_PITCH;
+		/* Element e of the lane's two in a tile of columns, which is in column `col` of the block. */
+		auto value = [&](int tile, int e, int col) {
+			float v[1] = {to_c.scale(sums[i / 2][tile][i % 2 * 2 + e])};
+
+			if constexpr (FINISHES)
+				to_c.finish<T>(v, {at.batch, (int64_t)at.row + row, (int64_t)at.col + col},
+				               row < at.rows && col < at.cols);
+			return v[0];
+		};
 
 		if constexpr (!F::B::ALONG_K) { /* neighbours are of the same tile */
 #pragma unroll
-			for (int j = 0; j < F::COL_TILES; j++)
-				*(uint32_t *)(line + (warp_col<F>() + j * 8 + c * 2) * 2) =
-				    packed<T>(sum(j, 0), sum(j, 1));
+			for (int j = 0; j < F::COL_TILES; j++) {
+				int col = warp_col<F>() + j * 8 + c * 2;
+
+				*(uint32_t *)(line + col * 2) =
+				    packed<T>(value(j, 0, col), value(j, 1, col + 1));
+			}
 		} else {
 #pragma unroll
-			for (int j = 0; j < F::COL_TILES * 2; j++)
-				((T *)line)[F::B::outer_of(warp_col<F>() + j / 2 * 8 + c * 2 + j % 2)] =
-				    (T)sum(j / 2, j % 2);
+			for (int j = 0; j < F::COL_TILES * 2; j++) {
+				int col = F::B::outer_of(warp_col<F>() + j / 2 * 8 + c * 2 + j % 2);
+
+				((T *)line)[col] = (T)value(j / 2, j % 2, col);
+			}
 		}
 	}
 }
@@ -352,10 +368,11 @@ __device__ __forceinline__ void write_sums(const ragged_work &w, const tile_part
 	each_sum<F>(sums, [&](int row, int col, float sum) {
 		if (row >= at.rows || col >= at.cols)
 			return;
+		c_index i = {at.batch, (int64_t)at.row + row, (int64_t)at.col + col};
 		if (w.wide)
-			w.t.to_c.store(element_at<float>(p.c, at.batch, at.row + row, at.col + col), sum);
+			w.t.to_c.store<T>(element_at<float>(p.c, i.batch, i.row, i.col), sum, i);
 		else
-			w.t.to_c.store(element_at<T>(p.c, at.batch, at.row + row, at.col + col), sum);
+			w.t.to_c.store<T>(element_at<T>(p.c, i.batch, i.row, i.col), sum, i);
 	});
 }
 
@@ -483,7 +500,10 @@ __global__ void __launch_bounds__(RAGGED_THREADS, BLOCKS) ragged(const __grid_co
 			continue;
 		}
 		__syncthreads(); /* the last tile's lines have been read */
-		keep_lines<T, F>(w, sums, memory);
+		if (w.t.to_c.finishes())
+			keep_lines<T, F, true>(w, at, sums, memory);
+		else
+			keep_lines<T, F, false>(w, at, sums, memory);
 		__syncthreads();
 		write_lines<T, F>(element_at<T>(w.t.p.c, at.batch, at.row, at.col), w.t.p.c.row, at.rows,
 		                  at.cols, memory);
@@ -492,7 +512,7 @@ __global__ void __launch_bounds__(RAGGED_THREADS, BLOCKS) ragged(const __grid_co
 }
 
 /* Adds up the sums of all parts of K, always in the same order. */
-template <class OUT>
+template <class T, class OUT>
 __global__ void __launch_bounds__(RAGGED_THREADS) ragged_join(const __grid_constant__ ragged_work w)
 {
 	const gemm_problem &p = w.t.p;
@@ -505,8 +525,8 @@ __global__ void __launch_bounds__(RAGGED_THREADS) ragged_join(const __grid_const
 		return;
 	for (unsigned part = 0; part < w.parts; part++)
 		sum += w.sums[part * elements + i];
-	w.t.to_c.store(element_at<OUT>(p.c, i / (p.m * p.n), (int64_t)(i / p.n % p.m), (int64_t)(i % p.n)),
-	               sum);
+	c_index at = {i / (p.m * p.n), (int64_t)(i / p.n % p.m), (int64_t)(i % p.n)};
+	w.t.to_c.store<T>(element_at<OUT>(p.c, at.batch, at.row, at.col), sum, at);
 }
 
 /* ---- Launches ---- */
@@ -582,7 +602,7 @@ template <class T> int launch_type(const ragged_work &w, const struct launch *la
 
 	if (rc < 0 || w.parts == 1)
 		return rc;
-	launch_kernel(w.wide ? ragged_join<float> : ragged_join<T>, {dim3(blocks), dim3(RAGGED_THREADS)},
+	launch_kernel(w.wide ? ragged_join<T, float> : ragged_join<T, T>, {dim3(blocks), dim3(RAGGED_THREADS)},
 	              cuda_stream(launch), w);
 	return cuda_launch_status();
 }
@@ -650,12 +670,11 @@ extern "C" CUDA_LAUNCH(gemm_ragged)
 {
 	gemm_task t = gemm_task_of(args);
 	const gemm_problem &p = t.p;
-	bool wide = args->views[2].dtype == KOPS_F32;
 	ragged_work w = {};
 
 	w.t = t;
-	w.wide = wide;
-	w.lines = !wide && p.c.col == 1 && t.to_c.beta == 0;
+	w.wide = gemm_is_wide(args);
+	w.lines = !w.wide && p.c.col == 1 && t.to_c.beta == 0;
 	w.sums = (float *)launch->workspace;
 	w.parts = p.k ? parts_of(p) : 1;
 	return args->views[0].dtype == KOPS_F16 ? launch_type<__half>(w, launch)

@@ -53,7 +53,7 @@ extern "C" CUDA_LAUNCH(gemm_simt)
 
 extern "C" unsigned gemm_simt_together_max(const struct op_args *args)
 {
-	return goes_together(simt_config_of(args), args) ? TOGETHER_MAX : 1;
+	return goes_together(simt_config_of(args), args) ? TOGETHER : 1;
 }
 
 extern "C" CUDA_TOGETHER(gemm_simt_together)
@@ -70,7 +70,7 @@ extern "C" CUDA_TOGETHER(gemm_simt_together)
 	}
 	w.t = gemm_task_of(args[0]);
 	w.t.p.batch = n;
-	w.where = operands_of_tasks<TOGETHER_MAX>(args, n, launch->addresses);
+	w.where = operands_of_tasks<TOGETHER>(args, n, launch->addresses);
 	bool aligned = gemm_has_aligned_lines(args[0]);
 	bool wide = launch->over_link && is_for_wide(config, w.t.p, aligned);
 	auto launch_blocks = wide ? launch_shape_together<wide_f64, PIECES> : config.shape->launch_together;

@@ -161,7 +161,7 @@ __device__ __forceinline__ void store_sums(const gemm_task &t, const place &at, 
 		float4 v = *(const float4 *)(memory + r * SIDE + first);
 		float four[4] = {v.y, v.x, v.w, v.z};
 
-		write_four(t, c + r * t.p.c.row, at.cols - first, four);
+		write_four(t, at, r, first, c + r * t.p.c.row, at.cols - first, four);
 	}
 }
 

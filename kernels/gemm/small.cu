@@ -48,7 +48,7 @@ constexpr int SHARED_BYTES = STAGES * (2 * TILE + 8);
 /* What a kernel gets: products of one batch, or OPS of their own at most, whose batches these are. */
 template <unsigned OPS> struct work {
 	gemm_task t;
-	operands<3, OPS> where;
+	gemm_operands<OPS> where;
 	bool wide; /* C is f32: what a part of an op hands on */
 };
 
@@ -105,7 +105,7 @@ __device__ __forceinline__ void load_block(uint32_t (&pairs)[4], uint32_t tile, 
 #endif
 
 /* Of a warp: its sums, and where they begin in the block. */
-template <class Out>
+template <class T, class Out>
 __device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, Out *c, int row, int col,
                                            const float (&sums)[2][4])
 {
@@ -120,8 +120,9 @@ __device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, 
 			int r = row + lane / 4 + i * 4, first = col + half * 8 + lane % 4 * 2;
 
 			if (r < at.rows)
-				t.to_c.store_columns<2>(c + r * o.row + first * o.col, o.col, at.cols - first,
-				                        t.c_vectors, &sums[half][i]);
+				t.to_c.store_columns<T, 2>(
+				    c + r * o.row + first * o.col, o.col, at.cols - first, t.c_vectors,
+				    &sums[half][i], {at.batch, (int64_t)at.row + r, (int64_t)at.col + first});
 		}
 }
 
@@ -209,8 +210,8 @@ __global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ w
 	uint32_t shared = hopper::shared_address(memory);
 	tiles_of<T, A_ALONG_K, B_ALONG_K, IN_PIECES> tiles = {p,
 	                                                      at,
-	                                                      operand(0, p.a) + (int64_t)at.row * p.a.row,
-	                                                      operand(1, p.b) + (int64_t)at.col * p.b.col,
+	                                                      operand(GEMM_A, p.a) + (int64_t)at.row * p.a.row,
+	                                                      operand(GEMM_B, p.b) + (int64_t)at.col * p.b.col,
 	                                                      memory,
 	                                                      shared,
 	                                                      shared + STAGES * 2 * TILE};
@@ -231,11 +232,12 @@ __global__ void __launch_bounds__(BLOCK_THREADS) small(const __grid_constant__ w
 		}
 	}
 
-	void *c = w.where.at(2, at.batch);
+	void *c = w.where.at(GEMM_C, at.batch);
+	const gemm_task &t = task_of_op(w.t, w.where, at.batch);
 	if (w.wide)
-		write_sums(w.t, at, (float *)c, row, col, sums);
+		write_sums<T>(t, at, (float *)c, row, col, sums);
 	else
-		write_sums(w.t, at, (T *)c, row, col, sums);
+		write_sums<T>(t, at, (T *)c, row, col, sums);
 #endif
 }
 
@@ -285,12 +287,9 @@ extern "C" double gemm_small_ns(const struct op_args *args)
 
 extern "C" CUDA_LAUNCH(gemm_small)
 {
-	gemm_task t = gemm_task_of(args);
+	work<1> w = {gemm_task_of(args), operands_of_tasks<1>(&args, 1, NULL), gemm_is_wide(args)};
 
-	bool wide = args->views[2].dtype == KOPS_F32;
-
-	return launch_by_type(work<1>{t, operands_of_tasks<1>(&args, 1, NULL), wide}, args->views[0].dtype,
-	                      launch);
+	return launch_by_type(w, args->views[GEMM_A].dtype, launch);
 }
 
 /* Products that do not keep the GPU busy by themselves. */
@@ -298,13 +297,13 @@ extern "C" unsigned gemm_small_together_max(const struct op_args *args)
 {
 	gemm_problem p = gemm_problem_of(args);
 
-	return p.batch == 1 && p.m <= 256 && p.n <= 256 && p.k <= 512 ? TOGETHER_MAX : 1;
+	return p.batch == 1 && p.m <= 256 && p.n <= 256 && p.k <= 512 ? TOGETHER : 1;
 }
 
 extern "C" CUDA_TOGETHER(gemm_small_together)
 {
-	work<TOGETHER_MAX> w = {gemm_task_of(args[0]),
-	                        operands_of_tasks<TOGETHER_MAX>(args, n, launch->addresses), false};
+	work<TOGETHER> w = {gemm_task_of(args[0]), operands_of_tasks<TOGETHER>(args, n, launch->addresses),
+	                    false};
 
 	w.t.p.batch = n;
 	return launch_by_type(w, args[0]->views[0].dtype, launch);

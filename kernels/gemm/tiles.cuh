@@ -56,29 +56,46 @@ inline gemm_task gemm_task_of(const op_args *args)
 	gemm_task t = {};
 
 	t.p = gemm_by_rows(&given);
-	t.to_c = epilogue_of<float>(args);
+	t.to_c = epilogue_of<float>(args, t.p);
 	if (!gemm_has_product(args))
 		t.p.k = 0;
 	t.c_vectors =
-	    has_vectors(t.p.c, t.p.c.col, t.p.c.row, t.p.n, 16 / (int)dtype_size(args->views[2].dtype));
+	    has_vectors(t.p.c, t.p.c.col, t.p.c.row, t.p.n, 16 / (int)dtype_size(args->views[GEMM_C].dtype));
 	return t;
 }
 
+constexpr unsigned GEMM_VIEWS = GEMM_C + 1, TOGETHER = TOGETHER_OPS(GEMM_VIEWS);
+
+template <unsigned OPS> using gemm_operands = operands<GEMM_VIEWS, OPS>;
+
 /* Where the operands of n ops that are alike are, as a gemm_task has them. */
 template <unsigned OPS>
-operands<3, OPS> operands_of_tasks(const op_args *const *args, unsigned n, void *const *elsewhere)
+gemm_operands<OPS> operands_of_tasks(const op_args *const *args, unsigned n, void *const *elsewhere)
 {
-	operands<3, OPS> where;
+	gemm_operands<OPS> where;
 	gemm_problem first = gemm_problem_of(args[0]);
 
 	where.elsewhere = elsewhere;
 	where.exchanged = gemm_is_turned(&first);
 	for (unsigned i = 0; i < n; i++) {
 		gemm_problem p = gemm_task_of(args[i]).p;
-		where.of[i][0] = p.a.data, where.of[i][1] = p.b.data, where.of[i][2] = p.c.data;
+		where.of[i][GEMM_A] = p.a.data, where.of[i][GEMM_B] = p.b.data;
+		where.of[i][GEMM_BIAS] = p.bias.data, where.of[i][GEMM_C] = p.c.data;
 	}
 	where.n = n;
 	return where;
+}
+
+/* The task of one of them, as far as what is behind the sums needs to know it. */
+template <unsigned OPS>
+__device__ __forceinline__ gemm_task task_of_op(const gemm_task &t, const gemm_operands<OPS> &where,
+                                                uint64_t op)
+{
+	gemm_task own = t;
+
+	if (t.to_c.has_bias)
+		own.to_c.bias.data = where.at(GEMM_BIAS, op);
+	return own;
 }
 
 /* The block of C that a CUDA block computes, and how much of it there is. */
@@ -242,10 +259,12 @@ __device__ __forceinline__ void add_line(float (&sums)[SUMS][SUMS], const float 
 	add_products(sums, a_part, b_part);
 }
 
-/* to: four columns of C, `there` of which exist. */
-__device__ __forceinline__ void write_four(const gemm_task &t, float *to, int there, const float *sums)
+/* to: four columns of C, `there` of which exist. The first one is in this row and column of the block. */
+__device__ __forceinline__ void write_four(const gemm_task &t, const place &at, int row, int col, float *to,
+                                           int there, const float *sums)
 {
-	t.to_c.store_columns<4>(to, t.p.c.col, there, t.c_vectors, sums);
+	t.to_c.store_columns<float, 4>(to, t.p.c.col, there, t.c_vectors, sums,
+	                               {at.batch, (int64_t)at.row + row, (int64_t)at.col + col});
 }
 
 /*
@@ -262,8 +281,8 @@ __device__ __forceinline__ void write_sums(const gemm_task &t, const place &at, 
 		if (r >= at.rows)
 			continue;
 		float *line = c + r * t.p.c.row + col * t.p.c.col;
-		write_four(t, line, at.cols - col, sums[i]);
-		write_four(t, line + GAP * t.p.c.col, at.cols - col - GAP, sums[i] + 4);
+		write_four(t, at, r, col, line, at.cols - col, sums[i]);
+		write_four(t, at, r, col + GAP, line + GAP * t.p.c.col, at.cols - col - GAP, sums[i] + 4);
 	}
 }
 

@@ -28,7 +28,7 @@
 #include "common/launch.cuh"
 #include "fitted.h"
 #include "gemm/shift.cuh"
-#include "gemm/tensor.cuh"
+#include "gemm/tensor/kernel.cuh"
 
 namespace
 {
@@ -320,7 +320,7 @@ work work_of(const mapped_product &mapped, const op_args *args)
 	work w = {};
 
 	w.c_at = p.c;
-	w.to_c = epilogue_of<float>(args);
+	w.to_c = epilogue_of<float>(args, p);
 	w.m = (unsigned)p.m;
 	w.n = (unsigned)p.n;
 	w.k_tiles = ((unsigned)p.k + depth - 1) / depth;
@@ -401,8 +401,20 @@ choice fastest_of(const mapped_product &mapped, const work &w, int multiprocesso
 	return best;
 }
 
+/* Fewer cuts, as each takes long to compile. */
+template <element E> choice best_finishing_of(const mapped_product &mapped, const work &w, int multiprocessors)
+{
+	if (E != element::TF32 && mapped.c.lies == placing::LOOSE)
+		return fastest_of<E, E != element::TF32, finishing<square_cut>, finishing<split_narrow_cut>>(
+		    mapped, w, multiprocessors);
+	return fastest_of<E, false, finishing<wide_cut<E>>, finishing<square_cut>, finishing<split_narrow_cut>>(
+	    mapped, w, multiprocessors);
+}
+
 template <element E> choice best_of(const mapped_product &mapped, const work &w, int multiprocessors)
 {
+	if (w.to_c.finishes())
+		return best_finishing_of<E>(mapped, w, multiprocessors);
 	if constexpr (E == element::TF32)
 		return fastest_of<E, false, wide_cut<E>, middle_cut, square_cut, narrow_cut, split_square_cut,
 		                  split_narrow_cut>(mapped, w, multiprocessors);

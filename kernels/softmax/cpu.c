@@ -40,29 +40,6 @@ struct scaling {
 	bool log;
 };
 
-/*
- * exp(t) for t <= 0, relative error below 2 ulp; 0 under -87.33, where results are subnormal; NaN stays.
- * 2^n * p(r) with n = round(t / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts (Cody and Waite); p is the Taylor
- * polynomial of degree 7, whose error there is 6e-9.
- */
-static inline __attribute__((always_inline)) float exp_negative(float t)
-{
-	float shifted = t * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: n in the low bits */
-	float n = shifted - 12582912.0f;
-	float r = (t - n * 0.693359375f) - n * -2.12194440e-4f;
-	float p = 1.0f / 5040;
-
-	p = p * r + 1.0f / 720;
-	p = p * r + 1.0f / 120;
-	p = p * r + 1.0f / 24;
-	p = p * r + 1.0f / 6;
-	p = p * r + 0.5f;
-	p = p * r + 1.0f;
-	p = p * r + 1.0f;
-	float power = half_float((half_bits(shifted) + 127u) << 23);
-	return t < -87.33f ? 0.0f : p * power;
-}
-
 /* Returns the x whose scale * x is largest; -Inf or Inf if all are NaN. */
 CPU_CLONES static float find_peak(const float *x, int64_t n, bool descending)
 {
@@ -86,7 +63,7 @@ CPU_CLONES static float sum_block(const float *x, int64_t n, float half, float f
 
 #pragma omp simd reduction(+ : sum)
 	for (int64_t i = 0; i < n; i++)
-		sum += exp_negative(factor * (half * x[i] - shift));
+		sum += cpu_exp_negative(factor * (half * x[i] - shift));
 	return sum;
 }
 
@@ -96,7 +73,7 @@ CPU_CLONES static float exp_block(float *y, const float *x, int64_t n, float hal
 
 #pragma omp simd reduction(+ : sum)
 	for (int64_t i = 0; i < n; i++) {
-		float e = exp_negative(factor * (half * x[i] - shift));
+		float e = cpu_exp_negative(factor * (half * x[i] - shift));
 		y[i] = e;
 		sum += e;
 	}
@@ -115,7 +92,7 @@ CPU_CLONES static void write_exp(float *y, const float *x, int64_t n, float half
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
-		y[i] = exp_negative(factor * (half * x[i] - shift)) * by;
+		y[i] = cpu_exp_negative(factor * (half * x[i] - shift)) * by;
 }
 
 CPU_CLONES static void write_log(float *y, const float *x, int64_t n, float half, float factor, float shift,

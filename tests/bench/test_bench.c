@@ -163,7 +163,7 @@ static void operands_follow_from_the_shape(void **state)
 	assert_true(step.in[0].shape[0] == 2 && step.in[0].shape[1] == 5);
 	assert_true(step.in[1].shape[0] == 5 && step.in[1].shape[1] == 3);
 	assert_true(step.out.shape[0] == 2 && step.out.shape[1] == 3);
-	assert_int_equal(bench_footprint(&step), 2 * (10 + 15 + 6));
+	assert_int_equal(bench_footprint(&step), 2 * (10 + 15 + 6)); /* without a bias */
 	assert_int_equal(bench_shape_step(operation_by_name("transpose"), KOPS_F32, &shape, &step, why), 0);
 	assert_true(step.out.shape[0] == 3 && step.out.shape[1] == 2);
 	assert_int_equal(bench_shape_step(operation_by_name("reduce"), KOPS_F32, &shape, &step, why), 0);

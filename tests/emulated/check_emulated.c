@@ -12,6 +12,7 @@
 #include "check.h"
 #include "emulated.h"
 #include "gemm/kernels.h"
+#include "gemm/problem.h"
 #include "layer_norm/pieces.h"
 #include "reduce/split.h"
 #include "seed.h"
@@ -66,10 +67,12 @@ static void shape_product(struct problem *p, kops_dtype dtype, const uint64_t mn
 
 	p->args.views[0] = random_matrix(dtype, of_a, mnk[0], mnk[2], unit, r);
 	p->args.views[1] = random_matrix(dtype, of_b, mnk[2], mnk[1], unit, r);
-	p->args.views[2] = random_matrix(dtype, batch, mnk[0], mnk[1], unit, r);
+	p->args.views[GEMM_C] = random_matrix(dtype, batch, mnk[0], mnk[1], unit, r);
 	p->args.params.gemm.alpha = random_chance(r, 50) ? 1 : random_unit(r);
 	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_unit(r);
 	p->args.params.gemm.precision = KOPS_PRECISION_F32;
+	if (random_chance(r, 40))
+		random_finish(p, r);
 }
 
 /* wide: a wide range of numbers, and sums long enough for f16x3 to continue with triples of bf16. */
@@ -97,13 +100,18 @@ static bool make_batch(struct problem *p, kops_dtype dtype, uint64_t unit, struc
 
 	do
 		shape_product(p, dtype, mnk, neat ? unit : 1, r);
-	while (p->args.views[2].shape[0] == 1);
+	while (p->args.views[GEMM_C].shape[0] == 1);
 	return problem_complete(p, neat, true, r);
 }
 
 static bool make_small(struct problem *p, struct random *r)
 {
 	return make_batch(p, KOPS_F32, 4, r);
+}
+
+static bool make_small_f64(struct problem *p, struct random *r)
+{
+	return make_batch(p, KOPS_F64, 2, r);
 }
 
 static bool make_small_16(struct problem *p, struct random *r)
@@ -414,7 +422,7 @@ static bool are_alike(const struct op_args *args, const char **ret_why_not)
 	for (unsigned i = 1; i < n; i++)
 		if (!op_args_alike(&each[0], &each[i]))
 			return false;
-	return n > 1 && together_max(&each[0]) == TOGETHER_MAX;
+	return n > 1 && together_max(&each[0]) >= n;
 }
 
 typedef int (*launching)(const struct op_args *const *args, unsigned n, const struct launch *launch);
@@ -549,6 +557,39 @@ static int launch_parts(const struct op_args *args, const struct launch *launch)
 	return rc;
 }
 
+static bool has_wide_sums(const struct op_args *args)
+{
+	return dtype_size(args->views[GEMM_C].dtype) == 2;
+}
+
+static uint64_t workspace_of_sums(const struct op_args *args)
+{
+	return has_wide_sums(args) ? view_elements(&args->views[GEMM_C]) * sizeof(float) : 0;
+}
+
+/* Computes the product by its reference, as a library would, and then what comes after it. */
+static int finish_product(const struct op_args *args, const struct launch *launch)
+{
+	struct op_args product = *args;
+	struct gemm_problem p = gemm_problem_of(args);
+	struct view *c = &product.views[GEMM_C];
+
+	product.views[GEMM_BIAS] = (struct view){.rank = 0};
+	product.params.gemm.activation = GEMM_ACTIVATION_NONE;
+	if (has_wide_sums(args)) {
+		product.params.gemm.beta = 0;
+		c->dtype = KOPS_F32;
+		c->data = launch->workspace;
+		view_make_dense(c);
+		if (gemm_is_turned(&p)) {
+			c->strides[1] = 1;
+			c->strides[2] = (int64_t)c->shape[1];
+		}
+	}
+	args->op->reference(&product);
+	return gemm_finish(args, has_wide_sums(args) ? launch->workspace : NULL, NULL);
+}
+
 /* Kernels as in kernels/<op>/cuda.c, and small problems for them. Speed is not considered. */
 static const struct candidate {
 	const char *op, *name;
@@ -604,6 +645,9 @@ static const struct candidate {
      gemm_ragged_workspace,
      gemm_ragged},
     {"gemm", "simt large", make_aligned, 1, {1, 1, 1, 1}, NULL, gemm_simt_large_workspace, launch_simt_large},
+    {"gemm", "finish", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, finish_product},
+    {"gemm", "finish f64", make_small_f64, 1, {1, 1, 1, 1}, NULL, NULL, finish_product},
+    {"gemm", "finish wide", make_small_16, 1, {1, 1, 1, 1}, NULL, workspace_of_sums, finish_product},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
     {"softmax", "pieces in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},

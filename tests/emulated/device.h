@@ -14,6 +14,16 @@ using std::min;
 #define threadIdx (::emulator::self->thread)
 #define blockIdx  (uint3{::emulator::self->block->index, ::emulator::row, 0})
 
+inline float __expf(float x)
+{
+	return expf(x);
+}
+
+inline float __fdividef(float x, float y)
+{
+	return x / y;
+}
+
 template <class T> T __ldg(const T *from)
 {
 	return *from;

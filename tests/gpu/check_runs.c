@@ -225,6 +225,7 @@ static void check_special(struct bench *t, bool brief)
 	check_many_graphs(t);
 	check_refused_graph(t);
 	check_forgotten_graph(t);
+	check_graphs_with_room(t);
 	check_together(t);
 	for (unsigned b = 0; b < BUFFERS; b++)
 		check_timed(t, b);

@@ -68,6 +68,7 @@ bool run_case(struct bench *t);
 
 void check_refused_graph(struct bench *t);
 void check_forgotten_graph(struct bench *t);
+void check_graphs_with_room(struct bench *t);
 /* For GPUs that has_hopper(). */
 void check_data_in_graph(struct bench *t);
 

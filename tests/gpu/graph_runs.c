@@ -7,6 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "gemm/gemm.h"
+#include "plan/stage.h"
+
 enum { SMALL_FLOATS = 16, FLOATS = 1024, ROUNDS = 3 };
 
 static struct run_op addition(const struct memory *x, const struct memory *y, uint64_t floats)
@@ -119,6 +122,39 @@ void check_forgotten_graph(struct bench *t)
 	t->driver->free(t->dev, z.device);
 }
 
+/* ---- Graphs with room for others, and without ---- */
+
+static unsigned count_graphs(const struct run *run)
+{
+	const struct stage *stage = run->planned;
+	unsigned n = 0;
+
+	for (const struct list_link *link = stage->graphs.first; link; link = link->next)
+		n++;
+	return n;
+}
+
+/* A graph keeps the number of multiprocessors that its kernels leave free, so there is one for each. */
+void check_graphs_with_room(struct bench *t)
+{
+	struct memory x = resident(t, FLOATS * sizeof(float)), y = resident(t, FLOATS * sizeof(float));
+	struct run_op op = addition(&x, &y, FLOATS);
+	struct run run = {.ops = &op, .n_ops = 1};
+
+	fill(t, &x, FLOATS, 1);
+	plan(t, &run);
+	for (unsigned round = 1; round <= 4 * ROUNDS; round++) {
+		run.leaves_room = round % 2;
+		run_again(t, &run);
+		expect(t, &y, FLOATS, (float)round, "a run with or without room lacks a round");
+	}
+	if (!run.as_graph || count_graphs(&run) != 2)
+		die("graphs", "a run with room and without does not have a graph for each");
+	run_forget_plan(&run);
+	t->driver->free(t->dev, x.device);
+	t->driver->free(t->dev, y.device);
+}
+
 /* ---- A kernel that reads its data ---- */
 
 /* The smallest product that f16x3 takes. */
@@ -142,7 +178,7 @@ static struct run_op product(const struct memory *m)
 
 	op.args.views[0] = matrix(m, offsetof(struct operands, a), SIDE, DEPTH);
 	op.args.views[1] = matrix(m, offsetof(struct operands, b), DEPTH, SIDE);
-	op.args.views[2] = matrix(m, offsetof(struct operands, c), SIDE, SIDE);
+	op.args.views[GEMM_C] = matrix(m, offsetof(struct operands, c), SIDE, SIDE);
 	op.args.params.gemm.alpha = 1;
 	check_op(&op.args, "graphs");
 	return op;

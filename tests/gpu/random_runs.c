@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/half.h"
+#include "gemm/gemm.h"
 
 enum { RUNS_MAX = 3, OPS_MAX = 4, TRIES = 2000 };
 
@@ -85,9 +86,12 @@ static bool random_gemm(struct bench *t, struct op_args *args, kops_dtype dtype)
 	args->params.gemm.alpha = below(t, 12) ? 1.0 / (1.0 + (double)k) : 0;
 	args->params.gemm.beta = below(t, 2) ? 0 : 0.5;
 	args->params.gemm.precision = below(t, 2) ? KOPS_PRECISION_F32 : KOPS_PRECISION_IEEE;
-	return random_view(t, &args->views[0], dtype, rank, a + (3 - rank), true) &&
-	       random_view(t, &args->views[1], dtype, rank, b + (3 - rank), true) &&
-	       random_view(t, &args->views[2], dtype, rank, c + (3 - rank), false);
+	args->params.gemm.activation = (enum gemm_activation)(below(t, 2) ? below(t, 5) : 0);
+	if (below(t, 3) == 0 && !random_view(t, &args->views[GEMM_BIAS], dtype, 1, &n, true))
+		return false;
+	return random_view(t, &args->views[GEMM_A], dtype, rank, a + (3 - rank), true) &&
+	       random_view(t, &args->views[GEMM_B], dtype, rank, b + (3 - rank), true) &&
+	       random_view(t, &args->views[GEMM_C], dtype, rank, c + (3 - rank), false);
 }
 
 /* Makes ops whose views have one shape. The output of a transpose has the last two axes exchanged. */
@@ -200,7 +204,8 @@ static void expect(struct bench *t, const struct run_op *op)
 	struct op_args args = op->args;
 
 	for (unsigned v = 0; v < args.op->n_operands; v++)
-		args.views[v].data = buffer_of(t, &args.views[v])->expected + args.views[v].offset;
+		if (!view_is_absent(&args.views[v]))
+			args.views[v].data = buffer_of(t, &args.views[v])->expected + args.views[v].offset;
 	args.op->reference(&args);
 	mark_written(buffer_of(t, op_output(&args))->written, op_output(&args), 0, 0);
 }
@@ -213,6 +218,8 @@ static void describe_op(const struct run_op *op)
 		const struct view *x = &op->args.views[v];
 		const struct memory *m = x->space;
 
+		if (view_is_absent(x))
+			continue;
 		fprintf(stderr, "    %s %s %s at %llu:", op_is_output(op->args.op, v) ? "out" : "in ",
 		        dtype_name(x->dtype),
 		        !m->host                  ? "resident"

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "common/half.h"
+#include "gemm/gemm.h"
 
 enum { TIMED_OPS = 20 };
 #define TIMED_TIMES 4.0 /* times an untimed run's wall time; held for as long as allowed, it takes 10 */
@@ -221,11 +222,13 @@ static struct run_op alike_op(const struct alike *a, const struct memory *m, uns
 	struct run_op op = {.args = {.op = op_by_name(a->op)}, .pinned = ""};
 	uint64_t at = which * ALIKE_BYTES;
 
-	for (unsigned v = 0; v < op.args.op->n_operands; v++) {
+	for (unsigned v = 0, given = 0; v < op.args.op->n_operands; v++) {
 		struct view *view = &op.args.views[v];
 
+		if (op.args.op->operands[v].is_optional)
+			continue;
 		*view = (struct view){.space = m, .offset = at, .dtype = a->dtype, .rank = 2};
-		memcpy(view->shape, a->shapes[v], sizeof(a->shapes[v]));
+		memcpy(view->shape, a->shapes[given++], sizeof(a->shapes[0]));
 		view_make_dense(view);
 		at += (view_elements(view) * dtype_size(a->dtype) + 15) / 16 * 16;
 	}
@@ -426,10 +429,10 @@ static struct run_op wide_product(const struct memory *x, const struct memory *y
 	    .space = x, .dtype = KOPS_F32, .rank = 2, .shape = {SLICED_SIDE, k}, .strides = {4, 1}};
 	op.args.views[1] = (struct view){
 	    .space = x, .dtype = KOPS_F32, .rank = 2, .shape = {k, SLICED_SIDE}, .strides = {1, 4}};
-	op.args.views[2] = bytes_view(y, SLICED_BYTES);
-	op.args.views[2].rank = 2;
-	op.args.views[2].shape[0] = op.args.views[2].shape[1] = SLICED_SIDE;
-	view_make_dense(&op.args.views[2]);
+	op.args.views[GEMM_C] = bytes_view(y, SLICED_BYTES);
+	op.args.views[GEMM_C].rank = 2;
+	op.args.views[GEMM_C].shape[0] = op.args.views[GEMM_C].shape[1] = SLICED_SIDE;
+	view_make_dense(&op.args.views[GEMM_C]);
 	op.args.params.gemm = (struct gemm_params){.alpha = 1, .precision = KOPS_PRECISION_IEEE};
 	check_op(&op.args, "slices");
 	return op;
@@ -526,7 +529,9 @@ static struct run_op long_sum_op(const struct long_sum *s, const struct memory *
 	const uint64_t terms = 1ull << s->log2_terms;
 
 	for (unsigned v = 0; v < op.args.op->n_operands; v++)
-		op.args.views[v] = (struct view){.space = m, .dtype = KOPS_BF16, .rank = 2, .shape = {1, 1}};
+		if (!op.args.op->operands[v].is_optional)
+			op.args.views[v] =
+			    (struct view){.space = m, .dtype = KOPS_BF16, .rank = 2, .shape = {1, 1}};
 	op.args.views[0].shape[1] = terms;
 	if (strcmp(op.args.op->name, "gemm") == 0) {
 		op.args.views[1].shape[0] = terms;
@@ -596,13 +601,12 @@ static struct run_op softmax_of_long_rows(const struct memory *x, const struct m
 struct run_op long_product(const struct memory *number, const struct memory *c)
 {
 	struct run_op op = {.args = {.op = op_by_name("gemm")}, .pinned = "naive"};
-	const uint64_t k = 1 << 17, shapes[3][2] = {{128, k}, {k, 128}, {128, 128}};
+	const uint64_t k = 1 << 17;
 
-	for (unsigned v = 0; v < 3; v++) {
-		op.args.views[v] = (struct view){.space = v < 2 ? number : c, .dtype = KOPS_F32, .rank = 2};
-		memcpy(op.args.views[v].shape, shapes[v], sizeof shapes[v]);
-	}
-	view_make_dense(&op.args.views[2]);
+	op.args.views[GEMM_A] = (struct view){.space = number, .dtype = KOPS_F32, .rank = 2, .shape = {128, k}};
+	op.args.views[GEMM_B] = (struct view){.space = number, .dtype = KOPS_F32, .rank = 2, .shape = {k, 128}};
+	op.args.views[GEMM_C] = (struct view){.space = c, .dtype = KOPS_F32, .rank = 2, .shape = {128, 128}};
+	view_make_dense(&op.args.views[GEMM_C]);
 	op.args.params.gemm.alpha = 1;
 	check_op(&op.args, "crowded");
 	return op;

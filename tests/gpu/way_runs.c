@@ -120,13 +120,15 @@ static struct run_op roomy_op(const struct roomy *r, const struct memory *x, con
 	struct run_op op = {.args = {.op = op_by_name(r->op)}, .pinned = r->kernel};
 	uint64_t at = 0;
 
-	for (unsigned v = 0; v < op.args.op->n_operands; v++) {
+	for (unsigned v = 0, given = 0; v < op.args.op->n_operands; v++) {
 		struct view *view = &op.args.views[v];
 		bool is_output = op_is_output(op.args.op, v);
 
+		if (op.args.op->operands[v].is_optional)
+			continue;
 		*view = (struct view){
 		    .space = is_output ? y : x, .offset = is_output ? 0 : at, .dtype = r->dtype, .rank = 2};
-		memcpy(view->shape, r->shapes[v], sizeof r->shapes[v]);
+		memcpy(view->shape, r->shapes[given++], sizeof r->shapes[0]);
 		view_make_dense(view);
 		at += (view_elements(view) * dtype_size(r->dtype) + 255) / 256 * 256;
 	}

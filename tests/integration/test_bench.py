@@ -103,6 +103,25 @@ class Measures(BenchTest):
         self.assertTrue(r["why"])
         self.assertIn("reference", r["passed_over"])
 
+    def test_attributes_and_optional_operands(self):
+        for dtype in "f32", "f64", "f16", "bf16":
+            for mode in ["--cache", "both"], ["--host"]:
+                plain, with_bias = (self.json("gemm", "70x65x33,1x300x64,300x1x64", "--dtype", dtype, "--kernel", "all", "--alpha",
+                                              "0.5", "--activation", "gelu", *mode, *words, *QUICKLY)["rows"]
+                                    for words in ([], ["--bias"]))
+                for before, after in zip(plain, with_bias):
+                    columns = int(after["shape"].split("x")[1])
+                    size = {"f32": 4, "f64": 8}.get(dtype, 2)
+                    self.assertEqual(after["footprint_bytes"] - before["footprint_bytes"], size * columns)
+                    self.assertTrue(after["median_us"] is None or after["error_to_bound"] <= 1)
+                self.assertGreater(sum(row["median_us"] is not None for row in with_bias), 3)
+        self.assertGreater(len(self.csv("gemm", "--random", "2", "--bias", "--activation", "relu", *QUICKLY)), 1)
+        for words in ("softmax", "--log", "--scale", "2"), ("reduce", "--kind", "max"), ("layer_norm", "--eps", "1"):
+            [row] = self.json(words[0], "33x1000", *words[1:], *QUICKLY)["rows"]
+            self.assertLessEqual(row["error_to_bound"], 1)
+        self.bench("layer_norm", "33x1000", "--bias", code=USAGE)  # it has one anyway
+        self.bench("gemm", "64", "--beta", "1", code=USAGE)
+
     def test_small_types(self):
         for op in ("softmax", "transpose", "add", "copy", "gemm", "reduce"):
             for dtype in ("f16", "bf16"):

@@ -2,6 +2,7 @@
 import fcntl
 import io
 import json
+import math
 import os
 import pty
 import pwd
@@ -358,6 +359,74 @@ class Verbs(CliTest):
         self.run_cli("gemm", "--dtype", "f16", "h.bin", "h.bin", "-o", "c.bin", "--check")
         self.near(self.load("c.bin", (8, 8), np.float16), h.astype(np.float64) @ h, 2e-2)
 
+    def test_gemm_with_bias_and_activation(self):
+        def silu(x):
+            return x / (1 + np.exp(-x))
+
+        a, b, row, column = self.matrix(6, 9), self.matrix(9, 11), self.matrix(11), self.matrix(6, 1)
+        product = a.astype(np.float64) @ b
+        for name, array in ("a", a), ("b", b), ("at", a.T), ("bt", b.T), ("row", row), ("column", column), ("whole", a @ b):
+            self.save(f"{name}.npy", np.ascontiguousarray(array))
+            self.save(f"{name}.bin", np.ascontiguousarray(array))
+        for arguments, want in ((("a.npy", "b.npy", "--bias", "row.npy"), product + row),
+                                (("--activation", "silu", "a.npy", "b.npy"), silu(product)),
+                                (("a.npy", "b.npy", "--bias", "column.npy", "--activation", "relu"),
+                                 np.maximum(product + column, 0)),
+                                (("--bias", "row.bin", "--activation", "silu", "-k", "9", "a.bin", "b.bin"), silu(product + row)),
+                                (("--bias", "row.bin", "--trans-a", "--trans-b", "at.npy", "bt.npy"), product + row),
+                                (("--bias", "row.bin", "--trans-a", "--trans-b", "-k", "9", "at.bin", "bt.bin"), product + row),
+                                (("a.npy", "b.npy", "--bias", "whole.bin"), 2 * product),
+                                (("a.npy", "b.npy", "--bias", "whole.npy", "-c", "whole.bin", "--beta", "-2", "--activation",
+                                  "silu"), silu(0 * product))):
+            for verb in "gemm", "sgemm":
+                self.run_cli(verb, *arguments, "-o", "y.npy", "--check")
+                self.near(self.load("y.npy"), want)
+        self.run_cli("gemm", "a.npy", "b.npy", "-c", "whole.npy", "--bias", "whole.npy", "-o", "whole.npy", "--check")
+        self.near(self.load("whole.npy"), 3 * product)
+        self.run_cli("gemm", "a.npy", "b.npy", "--bias", "-", "-o", "y.npy", input=row.tobytes())
+        self.near(self.load("y.npy"), product + row)
+        for name, gelu in ("gelu", lambda x: x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))), \
+                          ("gelu_tanh", lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))):
+            self.run_cli("gemm", "a.npy", "b.npy", "--bias", "row.npy", "--activation", name, "-o", "y.npy", "--check")
+            self.near(self.load("y.npy"), gelu(product + row), 2e-6)
+        out = self.json("gemm", "a.npy", "b.npy", "--bias", "row.npy", "--check", "-o", "y.npy")
+        self.assertEqual([(x["file"], x["shape"]) for x in out["inputs"]],
+                         [("a.npy", [6, 9]), ("b.npy", [9, 11]), ("row.npy", [11])])
+        self.save("short.bin", row[:5])
+        self.save("wide.npy", row.astype(np.float64))
+        for arguments, code, sentence in (
+                (("a.npy", "b.npy", "row.npy"), USAGE, "expected two files"),
+                (("a.npy", "b.npy", "--bias", "a.npy"), FAILED, "bias is 6x9, which does not repeat to c's 6x11"),
+                (("a.npy", "b.npy", "--bias", "short.bin"), FAILED,
+                 "short.bin has 20 bytes of f32, which matches neither the result nor some of its last axes"),
+                (("a.npy", "b.npy", "--bias", "wide.npy"), FAILED, "gemm takes inputs of one dtype, not f32 and f64"),
+                (("a.npy", "b.npy", "--activation", "swish"), USAGE, "none, relu, gelu, gelu_tanh or silu, not 'swish'")):
+            self.assertIn(sentence, self.run_cli("gemm", *arguments, "-o", "y.npy", code=code).stderr.decode())
+
+    def test_bias_and_activation_in_a_job_file(self):
+        x, w, bias = self.matrix(10, 7), self.matrix(4, 7), self.matrix(4)
+        for name, array in ("x", x), ("w", w), ("bias", bias):
+            self.save(f"{name}.npy", array)
+        self.save("bias.bin", bias)
+        loads = b"x = load x.npy\nw = load w.npy\nb = load bias.npy\n"
+        self.run_cli("run", "-", "--check", input=loads + b"s = gemm x w' bias=b activation=relu\nz = gemm s w activation=silu c=x\n"
+                     b"save s s.npy\nsave z z.npy\n")
+        s = np.maximum(x.astype(np.float64) @ w.T + bias, 0)
+        z = s @ w + x
+        self.near(self.load("s.npy"), s)
+        self.near(self.load("z.npy"), z / (1 + np.exp(-z)))
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\nw = load w.npy\nb = load bias.bin rows=1\n"
+                     b"s = gemm x w' bias=b\nt = gemm w x' bias=b'\nsave s s.npy\nsave t t.npy\n")
+        self.near(self.load("s.npy"), x.astype(np.float64) @ w.T + bias)
+        self.near(self.load("t.npy"), (x.astype(np.float64) @ w.T + bias).T)
+        for line, sentence in (("y = gemm x w' b", "'b' is one too many: others have their name before them, NAME=VALUE"),
+                               ("y = gemm x w' bias=v", "no value is named 'v'"),
+                               ("y = gemm x w' bias=b'", "b has one dimension and cannot be transposed"),
+                               ("y = gemm x w' bias=x", "bias is 10x7, which does not repeat to c's 10x4"),
+                               ("y = gemm x w' activation=swish", "none, relu, gelu, gelu_tanh or silu, not 'swish'")):
+            r = self.run_cli("run", "-", input=loads + f"{line}\nsave y y.npy\n".encode(), code=FAILED)
+            self.assertIn(sentence, r.stderr.decode())
+
     def test_softmax(self):
         x = self.matrix(5, 12) * 10
         self.save("x.npy", x)
@@ -464,7 +533,7 @@ class Verbs(CliTest):
         for arguments, code, sentence in (
                 (("x.npy", "w.npy"), USAGE, "one file"),
                 (("x.npy", "--weight", "x.npy"), FAILED, "weight is 6x33 and x 6x33; weight has one axis, as long as x's last"),
-                (("x.npy", "--weight", "short.bin"), FAILED, "short.bin has 20 bytes of f32, which does not match the shape of x.npy"),
+                (("x.npy", "--weight", "short.bin"), FAILED, "short.bin has 20 bytes of f32, which matches neither the result nor some of its last axes"),
                 (("x.npy", "--weight", "none.npy"), FAILED, "none.npy"),
                 (("x.npy", "--eps", "-1"), FAILED, "eps is -1")):
             self.assertIn(sentence, self.run_cli("layer_norm", *arguments, "-o", "y.npy", code=code).stderr.decode())

@@ -103,6 +103,9 @@ struct shaper {
 };
 const struct shaper *shaper_of(const struct op *op);
 
+/* Gives a product a bias that is repeated along some axes, or an activation, or both. */
+void random_finish(struct problem *p, struct random *r);
+
 /* Returns true for every third large product: it has more tiles of C than there are multiprocessors. */
 bool has_many_tiles(unsigned large);
 

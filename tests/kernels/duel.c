@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "accuracy.h"
+#include "gemm/gemm.h"
 
 #define SAMPLE_MAX 4096       /* most elements that the plain loop computes */
 #define SAMPLE_FMA (1u << 23) /* and most of its steps, about */
@@ -173,7 +174,7 @@ static int make_op(const struct bout *b, const enum array arrays[3], kops_dtype 
 {
 	*op = (struct run_op){.args = {.op = op_by_name("gemm")}, .pinned = kernel};
 	for (unsigned i = A; i <= C; i++)
-		op->args.views[i] = matrix(b, arrays[i], dtype, i);
+		op->args.views[i == C ? GEMM_C : i] = matrix(b, arrays[i], dtype, i);
 	op->args.params.gemm = (struct gemm_params){.alpha = b->d->alpha, .beta = b->d->beta};
 	return op_check(&op->args, why);
 }

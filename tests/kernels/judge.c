@@ -1,7 +1,8 @@
 /*
  * judge.c: decides whether results are right.
  *
- * gemm: with T = |alpha| |A| |B| + |beta| |C| and C64 the product in float64 of the very same operands,
+ * gemm: with T = |alpha| |A| |B| + |beta| |C| + |bias| and C64 the product in float64 of the very same
+ * operands,
  *
  *     |C - C64| <= T * ((8 + 2 R) u + 2.5 v) + w (|C64| + |alpha A B|) + smallest
  *
@@ -30,6 +31,7 @@
 
 #include "check.h"
 #include "common/half.h"
+#include "gemm/gemm.h"
 
 /* ---- Images of spaces ---- */
 
@@ -151,7 +153,7 @@ static double *run_wide(const struct op_args *args, bool absolute)
 	return NULL;
 }
 
-/* Computes |alpha| |A| |B| + |beta| |C| in float64. */
+/* Computes |alpha| |A| |B| + |beta| |C| + |bias| in float64. */
 static double *gemm_total(const struct op_args *args)
 {
 	struct op_args absolute = *args;
@@ -159,6 +161,7 @@ static double *gemm_total(const struct op_args *args)
 
 	p->alpha = fabs(p->alpha);
 	p->beta = fabs(p->beta);
+	p->activation = GEMM_ACTIVATION_NONE;
 	return run_wide(&absolute, true);
 }
 
@@ -201,6 +204,10 @@ static double roundings_of_sum(const struct op_args *args)
 	return args->views[0].strides[2] == 0 && args->views[1].strides[1] == 0 ? k : sqrt(k);
 }
 
+/* No activation is steeper than gelu, and each is computed with few roundings. */
+#define SLOPE_MAX            1.13
+#define ROUNDINGS_OF_BENDING 4
+
 /* rounded: the sum of what is rounded to the result's type. */
 static double gemm_bound(const struct rounding *r, double exact, double total, double rounded, double k,
                          double roundings, bool huge)
@@ -220,7 +227,15 @@ static double *gemm_product(const struct op_args *args)
 	struct op_args product = *args;
 
 	product.params.gemm.beta = 0;
+	product.params.gemm.activation = GEMM_ACTIVATION_NONE;
+	product.views[GEMM_BIAS] = (struct view){.rank = 0};
 	return run_wide(&product, false);
+}
+
+/* What an activation makes of the bound of what goes into it. */
+static double bent_bound(const struct rounding *r, double bound, double total)
+{
+	return bound <= 0 ? bound : SLOPE_MAX * bound + ROUNDINGS_OF_BENDING * r->accumulate * total;
 }
 
 static bool oracle_gemm(struct oracle *o, const struct problem *p)
@@ -229,13 +244,14 @@ static bool oracle_gemm(struct oracle *o, const struct problem *p)
 	struct rounding rounding = rounding_of(&args);
 	double k = (double)args.views[0].shape[2], *product = gemm_product(&args);
 	double roundings = roundings_of_sum(&args);
-	bool sums = args.params.gemm.beta != 0;
+	bool sums = args.params.gemm.beta != 0, bends = args.params.gemm.activation != GEMM_ACTIVATION_NONE;
 
 	o->exact = run_wide(&args, false);
 	o->bound = gemm_total(&args);
 	for (uint64_t i = 0; o->exact && o->bound && product && i < o->n; i++) {
-		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0);
-		o->bound[i] = gemm_bound(&rounding, o->exact[i], o->bound[i], rounded, k, roundings, p->huge);
+		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0), total = o->bound[i];
+		double bound = gemm_bound(&rounding, o->exact[i], total, rounded, k, roundings, p->huge);
+		o->bound[i] = bends ? bent_bound(&rounding, bound, total) : bound;
 	}
 	bool complete = o->exact && o->bound && product;
 	free(product);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "gemm/gemm.h"
 
 #ifdef KOPS_SANITIZE
 #define PRODUCT_MAX (1u << 17) /* M * N * K */
@@ -164,6 +165,26 @@ static kops_dtype gemm_dtype(bool large, bool many_tiles, struct random *r)
 	return large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
 }
 
+static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, struct random *r)
+{
+	uint32_t drop = random_chance(r, 25) ? (uint32_t)random_below(r, rank) : 0;
+	uint64_t kept[KOPS_RANK_MAX];
+
+	for (uint32_t d = drop; d < rank; d++)
+		kept[d - drop] = random_chance(r, 15) ? 1 : shape[d];
+	return new_view(dtype, rank - drop, kept, false, r);
+}
+
+void random_finish(struct problem *p, struct random *r)
+{
+	const struct view *c = &p->args.views[GEMM_C];
+
+	p->args.params.gemm.activation =
+	    random_chance(r, 60) ? (enum gemm_activation)random_below(r, 5) : GEMM_ACTIVATION_NONE;
+	if (random_chance(r, 60))
+		p->args.views[GEMM_BIAS] = repeated_view(c->dtype, c->rank, c->shape, r);
+}
+
 static void shape_gemm(struct problem *p, struct random *r)
 {
 	bool many_tiles = has_many_tiles(p->large), large = p->large != 0 && !many_tiles;
@@ -179,10 +200,12 @@ static void shape_gemm(struct problem *p, struct random *r)
 		limit_product(mnk, 3, PRODUCT_MAX / (batch ? batch : 1));
 	p->args.views[0] = gemm_operand(dtype, batch, mnk[0], mnk[2], false, true, r);
 	p->args.views[1] = gemm_operand(dtype, batch, mnk[2], mnk[1], false, true, r);
-	p->args.views[2] = gemm_operand(dtype, batch, mnk[0], mnk[1], true, false, r);
+	p->args.views[GEMM_C] = gemm_operand(dtype, batch, mnk[0], mnk[1], true, false, r);
 	p->args.params.gemm.alpha = large ? 1.5 : random_scalar(r);
 	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_scalar(r);
 	p->args.params.gemm.precision = large ? KOPS_PRECISION_F32 : random_precision(r);
+	if (random_chance(r, 50))
+		random_finish(p, r);
 }
 
 /* Makes ranks from min to 4; the last extent is often long. */
@@ -263,16 +286,6 @@ static void shape_transpose(struct problem *p, struct random *r)
 	p->args.views[0] = new_view(dtype, rank, shape, false, r);
 	exchange(&shape[rank - 2], &shape[rank - 1]);
 	p->args.views[1] = new_view(dtype, rank, shape, true, r);
-}
-
-static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, struct random *r)
-{
-	uint32_t drop = random_chance(r, 25) ? (uint32_t)random_below(r, rank) : 0;
-	uint64_t kept[KOPS_RANK_MAX];
-
-	for (uint32_t d = drop; d < rank; d++)
-		kept[d - drop] = random_chance(r, 15) ? 1 : shape[d];
-	return new_view(dtype, rank - drop, kept, false, r);
 }
 
 /* Makes one array whose length fits vectors of 4 exactly, or leaves a rest. */

@@ -48,6 +48,8 @@ static void make_op(struct crowd *c, const struct problem *p, unsigned i, const 
 	for (unsigned v = 0; v < p->args.op->n_operands; v++) {
 		unsigned s = (unsigned)(p->spaces[v] - p->storage);
 
+		if (view_is_absent(&p->args.views[v]))
+			continue;
 		fill_op(c, p, i, v);
 		c->ops[i].args.views[v].space = &c->spaces[s].memory;
 		c->ops[i].args.views[v].offset += i * c->apart[s];

@@ -21,6 +21,7 @@
 #include "cuda/gpu.h"
 #include "described.h"
 #include "fitted.h"
+#include "gemm/gemm.h"
 #include "jobs.h"
 #include "plan/plan.h"
 
@@ -358,9 +359,10 @@ static void set_known(struct plan_job *job, const struct known *k, const void *o
 		args->views[v] = (struct view){
 		    .dtype = k->dtype, .rank = 1, .shape = {e[0]}, .strides = {v ? 1 : k->stride}};
 	if (strcmp(k->op, "gemm") == 0) {
+		args->views[GEMM_BIAS] = (struct view){.rank = 0};
 		set_matrix(&args->views[0], k->dtype, e[0], e[2]);
 		set_matrix(&args->views[1], k->dtype, e[2], e[1]);
-		set_matrix(&args->views[2], k->dtype, e[0], e[1]);
+		set_matrix(&args->views[GEMM_C], k->dtype, e[0], e[1]);
 		args->params.gemm = (struct gemm_params){.alpha = 1};
 	}
 	for (unsigned v = 0; v < args->op->n_operands; v++) {

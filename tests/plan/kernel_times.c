@@ -24,6 +24,7 @@
 /* Matches the tests' build of the kernels. */
 #define KOPS_DESCRIBED
 #include "fitted.h"
+#include "gemm/gemm.h"
 #include "plan/plan.h"
 
 static const struct described_gpu h200 = {"H200",  9,    0, 132,          232448, 1980000,
@@ -80,7 +81,7 @@ static void set_shapes(struct op_args *args, const uint64_t *e, unsigned n)
 	if (strcmp(args->op->name, "gemm") == 0) {
 		set_matrix(&v[0], e[0], e[2]);
 		set_matrix(&v[1], e[2], e[1]);
-		set_matrix(&v[2], e[0], e[1]);
+		set_matrix(&v[GEMM_C], e[0], e[1]);
 	}
 	if (strcmp(args->op->name, "transpose") == 0)
 		set_matrix(&v[1], e[1], e[0]);
@@ -105,8 +106,10 @@ static bool set_args(const struct question *q, struct memory *memory, struct op_
 		view_make_dense(&ret->views[i]);
 		ret->views[i].space = &memory[i];
 	}
-	if (strcmp(q->op, "gemm") == 0)
+	if (strcmp(q->op, "gemm") == 0) { /* the tables have no bias */
+		ret->views[GEMM_BIAS] = (struct view){.rank = 0};
 		ret->params.gemm = (struct gemm_params){.alpha = 1, .precision = precision_of(q->precision)};
+	}
 	if (strcmp(q->op, "softmax") == 0)
 		ret->params.softmax.scale = 1;
 	if (strcmp(q->op, "reduce") == 0)
@@ -144,8 +147,11 @@ static double plan_of(const struct question *q, const struct op_args *args, bool
 	cuda_fill_costs(&gpu.info);
 	gpu.dev = (const struct device_state *)&gpu; /* any address */
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		*(struct memory *)op.args.views[v].space = (struct memory){
-		    .owner = in_host_memory ? NULL : gpu.dev, .bytes = 1ull << 40, .pin = MEMORY_PINNED};
+		if (!view_is_absent(&args->views[v]))
+			*(struct memory *)op.args.views[v].space =
+			    (struct memory){.owner = in_host_memory ? NULL : gpu.dev,
+			                    .bytes = 1ull << 40,
+			                    .pin = MEMORY_PINNED};
 	if (plan_run(&gpu, &run) < 0)
 		return NAN;
 	run_forget_plan(&run);

@@ -1,5 +1,6 @@
 """What the tests of the Python client share: a daemon, and clients of it."""
 import gc
+import math
 import os
 import sys
 
@@ -13,6 +14,12 @@ import kops  # noqa: E402
 
 TOLERANCE = {"float16": 2e-3, "float32": 2e-6, "float64": 4e-15}
 DTYPES = [np.dtype(name) for name in TOLERANCE]
+ACTIVATIONS = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * np.vectorize(lambda z: (1 + math.erf(z / math.sqrt(2))) / 2, otypes=[float])(x),
+    "gelu_tanh": lambda x: x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x))}
 
 
 class PythonTest(harness.DaemonTest):

@@ -11,7 +11,7 @@ import unittest.mock
 
 import numpy as np
 
-from case import LONG, eventually, harness
+from case import ACTIVATIONS, LONG, eventually, harness
 
 try:
     import dask
@@ -210,7 +210,16 @@ class Graphs(unittest.TestCase):
                     filtered(da.ones((3, 6), chunks=6, dtype="f"), 1), filtered(da.ones((4, 3), chunks=2, dtype="f"), 0))),
                 (kops.ArgumentError, "x.filled(value)", lambda: kops.dask.softmax(da.ma.masked_equal(x, 1))),
                 (kops.ArgumentError, "x.filled(value)", lambda: kops.dask.transpose(np.ma.masked_equal(np.eye(3), 0))),
-                (kops.ArgumentError, "no precision 'best'", lambda: kops.dask.matmul(x, x.T, precision="best"))]:
+                (kops.ArgumentError, "no precision 'best'", lambda: kops.dask.matmul(x, x.T, precision="best")),
+                (kops.ArgumentError, "no activation 'swish'", lambda: kops.dask.matmul(x, x.T, activation="swish")),
+                (kops.DtypeError, "a is float32, b is float32, bias is float64", lambda: kops.dask.matmul(
+                    x, x.T, bias=np.ones(3))),
+                (kops.ShapeError, "takes 1 to 4 axes", lambda: kops.dask.matmul(x, x.T, bias=np.float32(1))),
+                (kops.ShapeError, "bias has shape (4,), which cannot be broadcast to the product of a, (3, 4), and b, (4, 3)",
+                 lambda: kops.dask.matmul(x, x.T, bias=np.ones(4, "f"))),
+                (kops.ShapeError, "bias has shape (3,)", lambda: kops.dask.matmul(x, x.T[:, :1], bias=np.ones(3, "f"))),
+                (kops.ShapeError, "bias has shape (1, 3, 3)", lambda: kops.dask.matmul(x, x.T, bias=np.ones((1, 3, 3), "f"))),
+                (kops.ArgumentError, "x.filled(value)", lambda: kops.dask.matmul(x, x.T, bias=da.ma.masked_equal(x[:, :1], 1)))]:
             with self.assertRaises(kind) as caught:
                 call()
             self.assertIn(words, str(caught.exception))
@@ -220,6 +229,9 @@ class Graphs(unittest.TestCase):
         ours, theirs = kops.dask.matmul(a, b), da.matmul(a, b)
         self.assertEqual((ours.shape, ours.dtype, ours.chunks), (theirs.shape, theirs.dtype, theirs.chunks))
         self.assertEqual(ours.name, kops.dask.matmul(a, b).name)
+        names = {kops.dask.matmul(a, b, bias=bias, activation=activation).name for bias in (None, b[0], b[1])
+                 for activation in ("none", "relu")}
+        self.assertEqual(len(names), 6)
         self.assertEqual(kops.dask.transpose(a).chunks, a.swapaxes(1, 2).chunks)
 
 
@@ -279,6 +291,24 @@ class Chunks(harness.DaemonTest):
         for x, y in (column, rows), (columns, row):
             with self.assertRaises(kops.ShapeError):
                 kops.dask.matmul(x, y).compute()
+
+    def test_bias_and_activation_come_last(self):
+        """Cut along all axes, so that each chunk of the result is a sum of several products."""
+        a, b, c = numbers(1, "f", 60, 20), numbers(2, "f", 60, 25), da.ones((3, 1, 60, 60), chunks=(2, 1, 30, 20), dtype="f")
+        row = np.linspace(-9, 9, 60, dtype="f")
+        for x, bias in (a, row), (a, row[:, None]), (a, da.from_array(row, chunks=7)), (a, numbers(3, "f", 60, 60)), \
+                       (a, np.ones((1, 1), "f")), (c, row), (c, da.from_array(np.ones((2, 1, 60), "f"), chunks=1)[:1]):
+            for activation, exact in ("none", x @ b + bias), ("relu", da.maximum(x @ b + bias, 0)), \
+                                     ("silu", (x @ b + bias) / (1 + da.exp(-(x @ b + bias)))):
+                ours = kops.dask.matmul(x, b, bias=bias, activation=activation)
+                self.assertEqual(ours.shape, exact.shape)
+                self.assertTrue(np.allclose(*dask.compute(ours, exact), atol=1e-4), (bias.shape, activation))
+
+    def test_bias_of_unknown_chunk_sizes(self):
+        a, b, bias = numbers(1, "f", 60, 20), numbers(2, "f", 60, 20), da.arange(60, chunks=20, dtype="f")
+        ours = kops.dask.matmul(a, filtered(b, 1), bias=filtered(bias, 0), activation="relu")
+        exact = da.maximum(a @ filtered(b, 1) + filtered(bias, 0), 0)
+        self.assertTrue(np.allclose(*dask.compute(ours, exact), atol=1e-4))
 
     def test_big_endian_chunks(self):
         a, b = numbers(1, "f", 40, 20), numbers(2, "f", 40, 20)
@@ -368,7 +398,10 @@ class WithoutKopsd(unittest.TestCase):
             for ours, exact in [(kops.dask.matmul(x, x.swapaxes(1, 2)), x @ x.swapaxes(1, 2)),
                                 (kops.dask.softmax(x, 1, log=True), x - da.log(da.exp(x).sum(1, keepdims=True))),
                                 (kops.dask.softmax(x, -1), da.exp(x) / da.exp(x).sum(2, keepdims=True)),
-                                (kops.dask.transpose(x), x.swapaxes(1, 2))]:
+                                (kops.dask.transpose(x), x.swapaxes(1, 2)),
+                                *((kops.dask.matmul(x, x.swapaxes(1, 2), bias=x[0, :, :1], activation=name),
+                                   (x @ x.swapaxes(1, 2) + x[0, :, :1]).map_blocks(exact))
+                                  for name, exact in ACTIVATIONS.items())]:
                 ours, exact = da.compute(ours, exact)
                 self.assertEqual(ours.dtype, np.float32)
                 self.assertTrue(np.allclose(ours, exact, atol=1e-5))

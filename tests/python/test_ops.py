@@ -1,4 +1,5 @@
 """Ops on arrays of every kind against NumPy in float64."""
+import asyncio
 import gc
 import unittest
 import warnings
@@ -7,7 +8,7 @@ import numpy as np
 
 import kops
 from kops import _seen
-from case import DTYPES, PythonTest, harness
+from case import ACTIVATIONS, DTYPES, PythonTest, harness
 
 
 def softmax(x, axis, scale=1.0, log=False):
@@ -15,6 +16,11 @@ def softmax(x, axis, scale=1.0, log=False):
     x = x - x.max(axis, keepdims=True)
     e = np.exp(x)
     return x - np.log(e.sum(axis, keepdims=True)) if log else e / e.sum(axis, keepdims=True)
+
+
+def fused(a, b, bias=0, activation="none"):
+    product = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    return np.asarray(ACTIVATIONS[activation](product + bias))
 
 
 class Ops(PythonTest):
@@ -309,6 +315,131 @@ class Ops(PythonTest):
         x = self.numbers((4, 4))
         self.fails(kops.ArgumentError, "overlap", self.kops.matmul, x, x[::-1], out=x)
         self.near(self.kops.matmul(a, a.T), a.astype(np.float64) @ a.T, 4)  # and it goes on
+
+
+class Fused(PythonTest):
+    """Products with a bias and an activation."""
+
+    def shapes_of_bias(self, shape):
+        """Of every rank, and each with some extents of 1."""
+        for first in range(len(shape) + 1):
+            yield shape[first:]
+            yield tuple(self.random.choice([1, n]) for n in shape[first:])
+
+    def test_bias_is_broadcast_as_by_numpy(self):
+        pairs = [((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 5)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)),
+                 ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((2, 3, 1, 4, 5), (1, 3, 2, 5, 6)), ((3, 0), (0, 5)),
+                 ((2, 3, 4), (4,)), ((4,), (2, 4, 5)), ((1, 1), (1, 1)), ((5, 2, 3, 4), (5, 2, 4, 1)), ((0, 4), (4, 5))]
+        for left, right in pairs:
+            shape = np.matmul(np.zeros(left), np.zeros(right)).shape
+            for of_bias in self.shapes_of_bias(shape):
+                dtype, activation = self.random.choice(DTYPES), self.random.choice([*ACTIVATIONS])
+                for make in self.numbers, self.shared:
+                    with self.subTest(left=left, right=right, bias=of_bias, dtype=dtype, activation=activation):
+                        a, b, bias = make(left, dtype), make(right, dtype), make(of_bias, dtype)
+                        expected, out = fused(a, b, bias, activation), self.poisoned(shape, dtype)
+                        self.near(self.kops.matmul(a, b, bias=bias, activation=activation), expected, 16)
+                        self.assertIs(self.kops.matmul(a, b, out, bias=bias, activation=activation), out)
+                        self.near(out, expected, 16)
+
+    def test_every_activation(self):
+        a, b = self.numbers((6, 300), np.float64), self.numbers((300, 70), np.float64)
+        for dtype, scale in (np.float64, 200), (np.float32, 200), (np.float16, 30):  # sums are some 10 in size
+            x, y, bias = a.astype(dtype), b.astype(dtype), np.linspace(-9, 9, 70).astype(dtype)
+            for activation in ACTIVATIONS:
+                with self.subTest(dtype=dtype, activation=activation):
+                    self.near(self.kops.matmul(x, y, activation=activation), fused(x, y, 0, activation), scale)
+                    self.near(self.kops.matmul(x, y, bias=bias, activation=activation), fused(x, y, bias, activation),
+                              scale)
+
+    def test_random_products(self):
+        for i in range(harness.count(1000, 60)):
+            m, n, k = (self.random.choice([1, 2, 3, 17, 32, 65]) for _ in range(3))
+            batch = self.random.choice([(), (), (2,), (3, 2)])
+            dtype, activation = self.random.choice(DTYPES), self.random.choice([*ACTIVATIONS])
+            a, b = self.shared((*batch, m, k), dtype), self.numbers((*batch, k, n), dtype)
+            bias = self.numbers(self.random.choice([*self.shapes_of_bias((*batch, m, n))]), dtype)
+            bias = self.random.choice([bias, self.kops.asarray(bias), bias[..., ::-1] if bias.ndim else bias])
+            result = self.kops.matmul(a, b, bias=bias, activation=activation)
+            self.near(result, fused(a, b, bias, activation), 8 + k, f"{i}: {a.shape} × {b.shape} + {bias.shape}, {dtype}")
+
+    def test_gemm_adds_all_and_then_applies_the_activation(self):
+        a, b, bias = self.shared((6, 7)), self.numbers((7, 8)), self.numbers((8,))
+        for activation, of in ACTIVATIONS.items():
+            for c in self.shared((6, 8)), self.numbers((6, 8)):
+                expected = of(2 * (a.astype(np.float64) @ b) - 0.5 * c.astype(np.float64) + bias)
+                self.assertIs(self.kops.gemm(2, a, b, -0.5, c, bias=bias, activation=activation), c)
+                self.near(c, expected, 24)
+        c = self.poisoned((6, 8))
+        self.near(self.kops.gemm(0, a, b, 0, c, bias=bias, activation="relu"), np.maximum(np.tile(bias, (6, 1)), 0), 0)
+
+    def test_a_number_takes_the_type_of_the_product(self):
+        for dtype in DTYPES:
+            x = self.numbers((3, 3), dtype)
+            self.near(self.kops.matmul(x, x, bias=-0.5, activation="relu"), fused(x, x, -0.5, "relu"), 8)
+
+    def test_calls_that_differ_in_bias_or_activation_alone(self):
+        a, b, out = self.shared((9, 9)), self.shared((9, 9)), self.poisoned((9, 9))
+        first, second, column = self.shared((9,)), self.shared((9,)), self.shared((9, 1))
+        ways = [(bias, activation) for bias in (None, first, second, column) for activation in ACTIVATIONS]
+        for _ in range(5):  # prepared from the third time on
+            self.random.shuffle(ways)
+            first[...] = self.numbers((9,))  # also a job that was prepared sees it
+            for bias, activation in ways:
+                expected = fused(a, b, 0 if bias is None else bias, activation)
+                self.near(self.kops.matmul(a, b, bias=bias, activation=activation), expected, 24)
+                self.near(self.kops.matmul(a, b, out, bias=bias, activation=activation), expected, 24)
+        for bias, activation in ways:
+            for _ in range(4):  # the same arrays again and again
+                out.fill(np.nan)
+                self.kops.matmul(a, b, out, bias=bias, activation=activation)
+                self.near(out, fused(a, b, 0 if bias is None else bias, activation), 24)
+
+    def test_jobs(self):
+        async def main():
+            job = self.kops.job()
+            y = job.matmul(x, w, bias=bias, activation="gelu")
+            z = job.gemm(1, y, w, 0, self.poisoned((4, 4)), bias=bias, activation="silu")
+            await job
+            return z
+
+        x, w, bias = self.numbers((4, 4)), self.numbers((4, 4)), self.shared((4,))
+        expected = fused(fused(x, w, bias, "gelu"), w, bias, "silu")
+        self.near(asyncio.run(main()), expected, 64)
+        with self.kops.job() as job:
+            y = job.matmul(x, w, bias=bias, activation="gelu")
+            z = job.matmul(y, w, bias=bias, activation="silu")
+        self.near(z, expected, 64)
+        for _ in range(4):
+            bias[...] = self.numbers((4,))
+            job.run()
+            self.near(z, fused(fused(x, w, bias, "gelu"), w, bias, "silu"), 64)
+
+    def test_arrays_of_a_device(self):
+        x, bias = self.numbers((3, 3)), self.kops.device_array((3,)).upload(np.ones(3, np.float32))
+        y = self.kops.matmul(x, x, bias=bias, activation="relu")
+        self.assertIsInstance(y, kops.DeviceArray)
+        self.near(y.download(), fused(x, x, 1, "relu"), 8)
+
+    def test_what_is_refused(self):
+        a, b = self.shared((3, 4)), self.shared((4, 5))
+        for bias in self.numbers((4,)), self.numbers((3,)), self.numbers((1, 3, 5)), self.numbers((0,)):
+            self.fails(kops.ShapeError, f"bias has shape {bias.shape}, which cannot be broadcast to the result's (3, 5)",
+                       self.kops.matmul, a, b, bias=bias)
+        self.fails(kops.DtypeError, "a is float32, b is float32, bias is float64", self.kops.matmul, a, b, bias=np.ones(5))
+        self.fails(kops.DtypeError, "int64", self.kops.matmul, a, b, bias=np.ones(5, np.int64))
+        self.fails(kops.ArgumentError, "x.filled", self.kops.matmul, a, b, bias=np.ma.masked_equal(np.ones(5, "f"), 0))
+        self.fails(kops.ArgumentError, "there is no activation 'swish': it is one of none, relu, gelu, gelu_tanh, silu",
+                   self.kops.matmul, a, b, activation="swish")
+        self.fails(kops.ArgumentError, "there is no activation None", self.kops.gemm, 1, a, b, 0, self.shared((3, 5)),
+                   activation=None)
+        for c in self.shared((3, 5)), self.numbers((3, 5)):
+            before = c.copy()
+            for bias in c, c[1], c[:, :1]:
+                self.fails(kops.ArgumentError, "overlap", self.kops.matmul, a, b, c, bias=bias)
+                self.fails(kops.ArgumentError, "overlap", self.kops.gemm, 1, a, b, 1, c, bias=bias)
+            np.testing.assert_array_equal(c, before)
+        self.near(self.kops.matmul(a, b, bias=self.kops.zeros(5)), fused(a, b), 8)  # and it goes on
 
 
 if __name__ == "__main__":

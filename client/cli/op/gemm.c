@@ -5,21 +5,24 @@
 #include <string.h>
 
 #include "files/dims.h"
-#include "kernel.h"
+#include "gemm/activation.h"
+#include "gemm/gemm.h"
 #include "verb/op.h"
 
 #define PRODUCT_BUDGET (1ull << 30) /* multiply-adds: 1024³, about a second */
 #define CHUNK          32           /* rows of C at a time */
 #define DEPTH          32           /* of K */
 #define WIDTH          1024         /* of N */
+#define SLOPE          1.13         /* steepest of any activation */
+#define ACTIVATION     6            /* roundings of f32, or f64, that one may add to its argument */
 
 /* ---- the check ---- */
 
-/* y = alpha * a * b + beta * old; old is NULL when beta is 0. */
+/* y = activation(alpha * a * b + beta * old + bias); old is NULL when beta is 0. */
 struct product {
 	const struct elements *a, *b, *old, *y;
-	double alpha, beta;
-	kops_precision precision;
+	struct elements bias; /* with y's shape; rank 0: absent */
+	struct gemm_params params;
 };
 
 /* Storage of one check. */
@@ -28,7 +31,7 @@ struct tiles {
 	double b[DEPTH][WIDTH];
 	double sum[CHUNK][WIDTH];
 	double a_square[CHUNK], b_square[WIDTH];
-	double old[WIDTH], got[WIDTH];
+	double old[WIDTH], bias[WIDTH], got[WIDTH];
 	uint64_t rows[CHUNK];
 };
 
@@ -85,36 +88,76 @@ static double product_roundoff(const struct product *p)
 {
 	bool rounds = p->y->dtype == KOPS_F32;
 
-	if (rounds && p->precision == KOPS_PRECISION_TF32)
+	if (rounds && p->params.precision == KOPS_PRECISION_TF32)
 		return 2 * 0x1p-11;
-	if (rounds && p->precision == KOPS_PRECISION_BF16)
+	if (rounds && p->params.precision == KOPS_PRECISION_BF16)
 		return 2 * 0x1p-8;
 	return 0;
+}
+
+/* How far results may lie off, by their parts. */
+struct roundings {
+	double per_norm;   /* of ‖a_i‖·‖b_j‖ */
+	double per_term;   /* of what is added, and of the result */
+	double activation; /* of its argument */
+	double slope, tiny;
+};
+
+static struct roundings roundings_of(const struct product *p, uint64_t depth)
+{
+	kops_dtype dtype = p->y->dtype;
+	bool has_activation = p->params.activation != GEMM_ACTIVATION_NONE;
+	/* Small types accumulate in f32; f64 is checked by f64, which may be as wrong itself. */
+	double accumulate =
+	    element_type(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32)->roundoff * (dtype == KOPS_F64 ? 2 : 1);
+
+	return (struct roundings){
+	    .per_norm = fabs(p->params.alpha) * (accumulate * check_sum_growth(depth) + product_roundoff(p)),
+	    .per_term = 2 * element_type(dtype)->roundoff,
+	    .activation = has_activation ? ACTIVATION * accumulate : 0,
+	    .slope = has_activation ? SLOPE : 1,
+	    .tiny = 2 * check_tiny_error(dtype),
+	};
+}
+
+/* Of what is not there, zeros. */
+static void load_terms(struct tiles *t, const struct product *p, uint64_t row, uint64_t j, uint64_t width)
+{
+	elements_row(p->y, row, j, width, t->got);
+	memset(t->old, 0, sizeof(t->old));
+	memset(t->bias, 0, sizeof(t->bias));
+	if (p->old)
+		elements_row(p->old, row, j, width, t->old);
+	if (p->bias.rank > 0)
+		elements_row(&p->bias, row, j, width, t->bias);
+}
+
+/* Row r of the tile. */
+static void compare_row(const struct tiles *t, const struct product *p, unsigned r, uint64_t j, uint64_t width,
+                        const struct roundings *off, struct check *c)
+{
+	double a_norm = sqrt(t->a_square[r]), alpha = p->params.alpha;
+
+	for (uint64_t i = 0; i < width; i++) {
+		double old = p->old ? p->params.beta * t->old[i] : 0;
+		double sum = (alpha == 0 ? 0 : alpha * t->sum[r][i]) + old + t->bias[i];
+		double terms = fabs(sum) + fabs(old) + fabs(t->bias[i]);
+		double bound = off->slope * (off->per_norm * a_norm * sqrt(t->b_square[i]) +
+		                             off->per_term * terms + off->tiny) +
+		               off->activation * fabs(sum);
+		check_compare(c, t->rows[r], j + i, t->got[i], activation_of(p->params.activation, sum), bound,
+		              element_type(p->y->dtype)->largest);
+	}
 }
 
 static void compare_tile(struct tiles *t, const struct product *p, unsigned n_rows, uint64_t j, uint64_t width,
                          uint64_t depth, struct check *c)
 {
-	kops_dtype dtype = p->y->dtype;
-	/* Small types accumulate in f32; f64 is checked by f64, which may be as wrong itself. */
-	double accumulate =
-	    element_type(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32)->roundoff * (dtype == KOPS_F64 ? 2 : 1);
-	double per_norm = fabs(p->alpha) * (accumulate * check_sum_growth(depth) + product_roundoff(p));
-	double result = 2 * element_type(dtype)->roundoff, largest = element_type(dtype)->largest;
-	double tiny = 2 * check_tiny_error(dtype);
+	struct roundings off = roundings_of(p, depth);
 
 	for (unsigned r = 0; r < n_rows; r++) {
-		double a_norm = sqrt(t->a_square[r]);
-		elements_row(p->y, t->rows[r], j, width, t->got);
-		if (p->old)
-			elements_row(p->old, t->rows[r], j, width, t->old);
-		for (uint64_t i = 0; i < width; i++) {
-			double old = p->old ? p->beta * t->old[i] : 0;
-			double want = (p->alpha == 0 ? 0 : p->alpha * t->sum[r][i]) + old;
-			double bound =
-			    per_norm * a_norm * sqrt(t->b_square[i]) + result * (fabs(want) + fabs(old)) + tiny;
-			check_compare(c, t->rows[r], j + i, t->got[i], want, bound, largest);
-		}
+		load_terms(t, p, t->rows[r], j, width);
+		compare_row(t, p, r, j, width, &off, c);
 	}
 }
 
@@ -138,20 +181,37 @@ static void check_rows(struct tiles *t, const struct product *p, unsigned n_rows
 	}
 }
 
+/* Repeats it to y's shape, as NumPy does. */
+static struct elements spread(const struct elements *bias, const struct elements *y)
+{
+	struct elements e = *y;
+
+	e.data = bias->data;
+	memset(e.strides, 0, sizeof(e.strides));
+	for (uint32_t d = 0; d < bias->rank; d++)
+		if (bias->shape[d] != 1)
+			e.strides[y->rank - bias->rank + d] = bias->strides[d];
+	return e;
+}
+
+static struct product product_of(const struct step *step, const struct elements *in, const struct elements *y)
+{
+	struct op_args args = {.op = op_by_name(step->op->name)};
+	struct product p = {.a = &in[GEMM_A], .b = &in[GEMM_B], .y = y};
+
+	step_set_attributes(step, &args);
+	p.params = args.params.gemm;
+	if (p.params.beta != 0)
+		p.old = step->old;
+	if (in[GEMM_BIAS].rank > 0)
+		p.bias = spread(&in[GEMM_BIAS], y);
+	return p;
+}
+
 static int check(const struct step *step, const struct elements *in, const struct elements *y,
                  struct check *ret_check)
 {
-	struct op_args args = {.op = op_by_name(step->op->name)};
-	const struct gemm_params *params = &args.params.gemm;
-
-	step_set_attributes(step, &args);
-	struct product p = {.a = &in[0],
-	                    .b = &in[1],
-	                    .y = y,
-	                    .old = params->beta != 0 ? step->old : NULL,
-	                    .alpha = params->alpha,
-	                    .beta = params->beta,
-	                    .precision = params->precision};
+	struct product p = product_of(step, in, y);
 	uint64_t m = y->shape[y->rank - 2];
 	double row_cost = (double)elements_columns(y) * (double)elements_columns(p.a);
 	struct tiles *t = malloc(sizeof(*t));
@@ -202,7 +262,8 @@ static const struct option_row files[] = {OPTION_DTYPE, SIZES}, files_f32[] = {S
 	"op(A), which is M×K, is A, or A transposed by --trans-a; op(B), which is K×N, likewise. Files "     \
 	"named\n"                                                                                              \
 	".npy tell their shape. Any other file is raw row-major elements; its shape follows from its size\n"   \
-	"and any one of -m, -n, -k, or from the other file. Two raw files of one square size need none.\n"
+	"and any one of -m, -n, -k, or from the other file. Two raw files of one square size need none.\n"     \
+	"A raw bias has the shape of C, or of its last axes.\n"
 
 /* ---- the verbs ---- */
 
@@ -233,7 +294,8 @@ void operation_gemm(struct operation *made)
 	made->verb.examples = "  kops-client gemm a.npy b.npy -o c.npy\n"
 	                      "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
 	                      "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
-	                      "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n";
+	                      "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n"
+	                      "  kops-client gemm x.npy w.npy --bias bias.npy --activation gelu -o y.npy\n";
 	made->verb.files = files;
 	made->transposes = true;
 	made->fit = fit;

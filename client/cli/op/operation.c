@@ -41,6 +41,14 @@ int step_fits(const kops_view *view, char *why)
 	                   show_shape(view->rank, view->shape).text);
 }
 
+bool operation_has_attribute(const struct operation *op, const char *name)
+{
+	const struct op *description = op_by_name(op->name);
+	unsigned i = op_attribute_index(description, name);
+
+	return i < description->n_attributes && !description->attributes[i].is_of_old;
+}
+
 unsigned operation_optional(const struct operation *op, const char *name)
 {
 	unsigned i = operation_required(op);
@@ -225,8 +233,11 @@ kops_view step_matrix(kops_dtype dtype, uint64_t rows, uint64_t columns)
 
 /* ---- Parts of a step ---- */
 
-static void slice(kops_view *view, unsigned axis, uint64_t first, uint64_t n)
+/* axis: negative where the view has fewer. One index is repeated for all. */
+static void slice(kops_view *view, int axis, uint64_t first, uint64_t n)
 {
+	if (axis < 0 || view->shape[axis] == 1)
+		return;
 	view->offset += first * (uint64_t)view->strides[axis] * kops_dtype_size(view->dtype);
 	view->shape[axis] = n;
 }
@@ -261,8 +272,8 @@ bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
 			continue;
 		for (unsigned i = 0; i < step->op->n_inputs; i++)
 			if (step_has(step, i) && axes[i] != PART_NONE)
-				slice(&step->in[i], (uint32_t)axes[i] + step->in[i].rank - rank, first, n);
-		slice(&step->out, axis, first, n);
+				slice(&step->in[i], axes[i] + (int)step->in[i].rank - (int)rank, first, n);
+		slice(&step->out, (int)axis, first, n);
 		return true;
 	}
 	return false;

@@ -126,6 +126,9 @@ static inline unsigned operation_required(const struct operation *op)
 /* The given setting that is a factor of what the output holds, and not 0; NULL: there is none. */
 const char *operation_needs_old(const struct operation *op, const struct settings *set);
 
+/* Whether the op has an attribute of this name that means something without an old output. */
+bool operation_has_attribute(const struct operation *op, const char *name);
+
 /* The index of an optional input, by its name; n_inputs: there is none. */
 unsigned operation_optional(const struct operation *op, const char *name);
 
@@ -152,7 +155,7 @@ int step_enqueue(kops_job *job, const struct step *step);
 
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
 int step_check(const struct step *step, struct check *ret_check);
-/* The same of operands anywhere in this process. */
+/* The same of operands anywhere in this process; the rank of absent ones is 0. */
 int step_check_elements(const struct step *step, const struct elements *in, const struct elements *y,
                         struct check *ret_check);
 
@@ -176,6 +179,10 @@ void bench_shape_name(const struct operation *op, struct bench_shape *shape);
 
 /* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
 int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
+
+/* Whether problems known by their shape have the op's optional inputs: unless the op says which inputs they
+ * have. */
+bool operation_has_optional(const struct operation *op);
 
 /*
  * The op on operands of this shape, dense, without buffers; the result has two axes. KOPS_E_INVALID when they

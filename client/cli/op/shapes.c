@@ -65,6 +65,11 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 
 /* ---- operands ---- */
 
+bool operation_has_optional(const struct operation *op)
+{
+	return !op_by_name(op->name)->of_size;
+}
+
 static void set_inputs(struct step *step, kops_dtype dtype, const uint64_t *extents)
 {
 	struct op_args args = {.op = op_by_name(step->op->name)};
@@ -87,7 +92,7 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 	for (unsigned i = 0; i < operation_required(op); i++)
 		if ((rc = step_fits(&step.in[i], why)) < 0)
 			return rc;
-	for (unsigned i = operation_required(op); i < op->n_inputs; i++)
+	for (unsigned i = operation_required(op); operation_has_optional(op) && i < op->n_inputs; i++)
 		step_fit_optional(&step, i, dtype, ANY_COUNT);
 	if ((rc = step_result(&step, why)) < 0)
 		return rc;

@@ -115,7 +115,15 @@ static int fit(struct cli *cli, struct source *const *sources)
 	return rc;
 }
 
-/* Sets the shape of a raw file of an optional input: as long as some of the last axes of the first one. */
+/* As the op sees it, after transposing. */
+static kops_view input_view(const struct source *s, const struct jobfile_operand *operand)
+{
+	kops_view view = kops_tensor(NULL, 0, s->dtype, s->rank, s->shape);
+
+	return operand->transposed ? kops_transposed(view) : view;
+}
+
+/* Sets the shape of a raw file of an optional input: that of the result, or of some of its last axes. */
 static int fit_optional(struct cli *cli, const struct jobfile_value *result, struct source *const *sources)
 {
 	const struct operation *op = result->op;
@@ -126,15 +134,17 @@ static int fit_optional(struct cli *cli, const struct jobfile_value *result, str
 		if (!s)
 			continue;
 		if (s->npy || i < operation_required(op)) {
-			step.in[i] = kops_tensor(NULL, 0, s->dtype, s->rank, s->shape);
+			step.in[i] = input_view(s, &result->operands[i]);
 			continue;
 		}
 		uint64_t elements = s->bytes / kops_dtype_size(s->dtype);
 		if (s->bytes % kops_dtype_size(s->dtype) != 0 ||
 		    step_fit_optional(&step, i, s->dtype, elements) < 0)
-			return cli_fail(cli, CLI_FAILED,
-			                "%s has %" PRIu64 " bytes of %s, which does not match the shape of %s",
-			                s->path, s->bytes, element_type_name(s->dtype), sources[0]->path);
+			return cli_fail(
+			    cli, CLI_FAILED,
+			    "%s has %" PRIu64
+			    " bytes of %s, which matches neither the result nor some of its last axes",
+			    s->path, s->bytes, element_type_name(s->dtype));
 		s->rank = step.in[i].rank;
 		memcpy(s->shape, step.in[i].shape, sizeof(s->shape));
 	}

@@ -9,8 +9,8 @@
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel)
 {
-	const kops_view views[] = {a, b, c};
-	const double values[] = {alpha, beta, precision};
+	const kops_view views[] = {a, b, {0}, c};
+	const double values[] = {alpha, beta, precision, 0};
 	return client_add_op(job, &op_gemm, views, values, kernel);
 }
 

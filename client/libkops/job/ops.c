@@ -129,31 +129,31 @@ static void put_attribute(enum attribute_type type, double value, char *at)
 }
 
 /*
- * Packs an op as its own message, whose fields follow the order of its description; test_client_ops checks
- * that.
+ * Packs an op as its own message. Returns false if that has no member for something that was given: then it is
+ * older than that part of the op.
  */
-static void fill_own_message(const struct op *op, const ProtobufCMessageDescriptor *type,
+static bool fill_own_message(const struct op *op, const ProtobufCMessageDescriptor *type,
                              const kops_view *views, Kops__V1__View *wire, const double *values,
                              union own_message *ret)
 {
-	const ProtobufCFieldDescriptor *field = type->fields;
+	const ProtobufCFieldDescriptor *field;
 	type->message_init(&ret->base);
-	for (unsigned i = 0; i < op->n_operands; i++, field++)
-		if (!is_absent(op, i, &views[i]))
-			memcpy(ret->bytes + field->offset, &(Kops__V1__View *){&wire[i]},
-			       sizeof(Kops__V1__View *));
-	for (unsigned i = 0; i < op->n_attributes; i++, field++)
-		put_attribute(op->attributes[i].type, values[i], ret->bytes + field->offset);
-}
-
-static int append_own(kops_job *job, const struct op *op, const ProtobufCFieldDescriptor *own,
-                      const kops_view *views, Kops__V1__View *wire, const double *values, Kops__V1__Op *msg)
-{
-	union own_message message;
-	fill_own_message(op, own->descriptor, views, wire, values, &message);
-	msg->params_case = (Kops__V1__Op__ParamsCase)own->id;
-	memcpy((char *)msg + own->offset, &(union own_message *){&message}, sizeof(union own_message *));
-	return append_op(job, msg);
+	for (unsigned i = 0; i < op->n_operands; i++) {
+		if (is_absent(op, i, &views[i]))
+			continue;
+		field = protobuf_c_message_descriptor_get_field_by_name(type, op->operands[i].name);
+		if (!field)
+			return false;
+		memcpy(ret->bytes + field->offset, &(Kops__V1__View *){&wire[i]}, sizeof(Kops__V1__View *));
+	}
+	for (unsigned i = 0; i < op->n_attributes; i++) {
+		field = protobuf_c_message_descriptor_get_field_by_name(type, op->attributes[i].name);
+		if (field)
+			put_attribute(op->attributes[i].type, values[i], ret->bytes + field->offset);
+		else if (values[i] != op->attributes[i].otherwise)
+			return false;
+	}
+	return true;
 }
 
 static void fill_attribute(const struct op_attribute *a, double value, Kops__V1__Instance__Attribute *ret)
@@ -180,7 +180,7 @@ static void fill_attribute(const struct op_attribute *a, double value, Kops__V1_
 	}
 }
 
-/* Packs an op that has no message of its own, with all names. */
+/* Packs an op with all names. */
 static int append_instance(kops_job *job, const struct op *op, const kops_view *views, Kops__V1__View *wire,
                            const double *values, Kops__V1__Op *msg)
 {
@@ -188,10 +188,6 @@ static int append_instance(kops_job *job, const struct op *op, const kops_view *
 	Kops__V1__Instance__Attribute attributes[OP_ATTRIBUTES_MAX], *attribute_list[OP_ATTRIBUTES_MAX];
 	Kops__V1__Instance instance = KOPS__V1__INSTANCE__INIT;
 
-	if (!job->k->jobs.instances)
-		return client_fail(
-		    job->k, KOPS_E_UNSUPPORTED,
-		    "this kopsd is older than libkops and does not know %s; update and restart it", op->name);
 	for (unsigned i = 0; i < op->n_operands; i++) {
 		if (is_absent(op, i, &views[i]))
 			continue;
@@ -220,13 +216,23 @@ static int append(kops_job *job, const struct op *op, const kops_view *views, co
 	    protobuf_c_message_descriptor_get_field_by_name(&kops__v1__op__descriptor, op->name);
 	Kops__V1__View wire[OP_OPERANDS_MAX];
 	Kops__V1__Op msg = KOPS__V1__OP__INIT;
+	union own_message message;
 	for (unsigned i = 0; i < op->n_operands; i++)
 		if (!is_absent(op, i, &views[i]))
 			client_view_encode(&views[i], &wire[i]);
 	if (kernel)
 		msg.kernel = (char *)kernel;
-	return own ? append_own(job, op, own, views, wire, values, &msg)
-	           : append_instance(job, op, views, wire, values, &msg);
+	bool by_names = !own || !fill_own_message(op, own->descriptor, views, wire, values, &message);
+	if (by_names && !job->k->jobs.instances)
+		return client_fail(
+		    job->k, KOPS_E_UNSUPPORTED,
+		    "this kopsd is older than libkops and does not know %s%s; update and restart it", op->name,
+		    own ? " with these operands and attributes" : "");
+	if (by_names)
+		return append_instance(job, op, views, wire, values, &msg);
+	msg.params_case = (Kops__V1__Op__ParamsCase)own->id;
+	memcpy((char *)&msg + own->offset, &(union own_message *){&message}, sizeof(union own_message *));
+	return append_op(job, &msg);
 }
 
 /* ---- What it reads and writes ---- */

@@ -119,16 +119,26 @@ def owns(x: object) -> bool:
     return default_client().owns(x)
 
 
-def matmul(a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32", kernel: str | None = None) -> Any:
-    """a @ b, with shapes as for numpy.matmul."""
-    client = _default or _connect_default()
-    return client._op((_ops.matmul, id(a), id(b), id(out), precision, kernel), (a, b), out)  # not its matmul(), for speed
+def matmul(a: Operand, b: Operand, out: Array | None = None, *, bias: Operand | None = None, activation: str = "none",
+           precision: str = "f32", kernel: str | None = None) -> Any:
+    """activation(a @ b + bias), with shapes as for numpy.matmul.
+
+    bias: is broadcast to the result, as by NumPy
+    activation: none, relu, gelu, gelu_tanh or silu
+    """
+    client = _default or _connect_default()  # not its matmul(), for speed
+    key = (_ops.matmul, id(a), id(b), id(bias), id(out), precision, activation, kernel)
+    return client._op(key, (a, b, bias), out)
 
 
-def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
-         kernel: str | None = None) -> Any:
-    """c = alpha * a @ b + beta * c; returns c. With beta == 0, c is not read."""
-    return default_client().gemm(alpha, a, b, beta, c, precision=precision, kernel=kernel)
+def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, bias: Operand | None = None,
+         activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+    """c = activation(alpha * a @ b + beta * c + bias); returns c. With beta == 0, c is not read.
+
+    bias, activation: as for matmul()
+    """
+    return default_client().gemm(alpha, a, b, beta, c, bias=bias, activation=activation, precision=precision,
+                                 kernel=kernel)
 
 
 # Made by scripts/gen-ops: described ops

@@ -8,7 +8,9 @@ at any time, so no copy of it is kept.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -124,21 +126,23 @@ def _wait(job: Job, seconds: float) -> None:
 # ---- The ops
 
 
-def product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str) -> tuple[Op, tuple[NDArray, ...]]:
-    """a @ b, added to a sum of products."""
+def product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str, bias: NDArray | None, activation: str
+            ) -> tuple[Op, tuple[NDArray, ...]]:
+    """activation(a @ b + so_far + bias), where so_far is a sum of other products."""
     a, b = elements(a), elements(b)
+    added = [elements(x) for x in (so_far, bias) if x is not None]
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + (a.shape[-2], b.shape[-1])
 
-    def add(job: Job, out: NDArray, a: NDArray, b: NDArray, *sums: NDArray) -> None:
-        for x in sums:
-            job.copy(x, out=out)
-        job.gemm(1.0, a, b, 1.0 if sums else 0.0, out, precision=precision)
+    def add(job: Job, out: NDArray, a: NDArray, b: NDArray) -> None:
+        if so_far is not None:
+            job.copy(so_far, out=out)
+        job.gemm(1.0, a, b, 0.0 if so_far is None else 1.0, out, bias=bias, activation=activation, precision=precision)
 
-    def substitute(a: NDArray, b: NDArray, *sums: NDArray) -> NDArray:
-        return np.add(a @ b, *sums) if sums else np.asarray(a @ b)
+    def substitute(a: NDArray, b: NDArray) -> NDArray:
+        y = functools.reduce(np.add, added, np.asarray(a @ b))
+        return activated(y, activation)
 
-    operands = (a, b) if so_far is None else (a, b, so_far)
-    return Op(shape, 2.0 * float(np.prod(shape)) * a.shape[-1], add, substitute), operands
+    return Op(shape, 2.0 * float(np.prod(shape)) * a.shape[-1], add, substitute), (a, b)
 
 
 def softmax(x: NDArray, axis: int, scale: float, log: bool) -> tuple[Op, tuple[NDArray, ...]]:
@@ -167,6 +171,33 @@ def transpose(x: NDArray) -> tuple[Op, tuple[NDArray, ...]]:
         return np.ascontiguousarray(x.swapaxes(-1, -2))
 
     return Op(x.shape[:-2] + (x.shape[-1], x.shape[-2]), float(x.size), add, substitute), (x,)
+
+
+# ---- Activations by NumPy
+
+
+def activated(x: NDArray, activation: str) -> NDArray:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _ACTIVATIONS[activation](x.astype(np.result_type(x, np.float32), copy=False))
+
+
+def _normal_distribution(x: NDArray) -> NDArray:
+    """Its distribution function. NumPy has none."""
+    result: NDArray = np.frompyfunc(lambda z: math.erfc(-z * math.sqrt(0.5)) / 2, 1, 1)(x).astype(x.dtype)
+    return result
+
+
+def _logistic(x: NDArray) -> NDArray:
+    result: NDArray = 1 / (1 + np.exp(-x))
+    return result
+
+
+_ACTIVATIONS: dict[str, Callable[[NDArray], NDArray]] = {
+    "none": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * _normal_distribution(x),
+    "gelu_tanh": lambda x: x * _logistic(math.sqrt(8 / math.pi) * (x + 0.044715 * x ** 3)),
+    "silu": lambda x: x * _logistic(x)}
 
 
 # ---- This process

@@ -161,15 +161,24 @@ class Client:
 
     # Ops
 
-    def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32",
-               kernel: str | None = None) -> Any:
-        """a @ b, with shapes as for numpy.matmul."""
-        return self._op((_ops.matmul, id(a), id(b), id(out), precision, kernel), (a, b), out)
+    def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, bias: Operand | None = None,
+               activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+        """activation(a @ b + bias), with shapes as for numpy.matmul.
 
-    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
-             kernel: str | None = None) -> Any:
-        """c = alpha * a @ b + beta * c; returns c. With beta == 0, c is not read."""
-        return self._op((_ops.gemm, id(a), id(b), id(c), float(alpha), float(beta), precision, kernel), (a, b), c)
+        bias: is broadcast to the result, as by NumPy
+        activation: none, relu, gelu, gelu_tanh or silu
+        """
+        key = (_ops.matmul, id(a), id(b), id(bias), id(out), precision, activation, kernel)
+        return self._op(key, (a, b, bias), out)
+
+    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, bias: Operand | None = None,
+             activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+        """c = activation(alpha * a @ b + beta * c + bias); returns c. With beta == 0, c is not read.
+
+        bias, activation: as for matmul()
+        """
+        key = (_ops.gemm, id(a), id(b), id(bias), id(c), float(alpha), float(beta), precision, activation, kernel)
+        return self._op(key, (a, b, bias), c)
 
     # Made by scripts/gen-ops: described ops
     def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,

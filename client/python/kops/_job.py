@@ -71,13 +71,13 @@ class Job:
 
     # Ops
 
-    def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, precision: str = "f32",
-               kernel: str | None = None) -> Any:
-        return self._add(*_ops.matmul(self._desk, a, b, out, precision, kernel))
+    def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, bias: Operand | None = None,
+               activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+        return self._add(*_ops.matmul(self._desk, a, b, bias, out, precision, activation, kernel))
 
-    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, precision: str = "f32",
-             kernel: str | None = None) -> Any:
-        return self._add(*_ops.gemm(self._desk, a, b, c, float(alpha), float(beta), precision, kernel))
+    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, bias: Operand | None = None,
+             activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+        return self._add(*_ops.gemm(self._desk, a, b, bias, c, float(alpha), float(beta), precision, activation, kernel))
 
     # Made by scripts/gen-ops: described ops
     def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,

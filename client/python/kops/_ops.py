@@ -127,62 +127,85 @@ def _kernel(kernel: str | None) -> bytes | None:
 # ---- Products
 
 
-def matmul(desk: Desk, a: Operand, b: Operand, out: Array | None, precision: str,
+def matmul(desk: Desk, a: Operand, b: Operand, bias: Operand | None, out: Array | None, precision: str, activation: str,
            kernel: str | None) -> tuple[Array, list[Op]]:
-    return _product(desk, a, b, out, 1.0, 0.0, precision, kernel)
+    return _product(desk, a, b, bias, out, (1.0, 0.0, precision, activation), kernel)
 
 
-def gemm(desk: Desk, a: Operand, b: Operand, c: Array, alpha: float, beta: float, precision: str,
-         kernel: str | None) -> tuple[Array, list[Op]]:
+def gemm(desk: Desk, a: Operand, b: Operand, bias: Operand | None, c: Array, alpha: float, beta: float, precision: str,
+         activation: str, kernel: str | None) -> tuple[Array, list[Op]]:
     if not isinstance(c, (np.ndarray, DeviceArray)):
         raise error("INVALID", f"c is a {type(c).__name__}; it must be an array, which gets the result")
-    return _product(desk, a, b, c, alpha, beta, precision, kernel)
+    return _product(desk, a, b, bias, c, (alpha, beta, precision, activation), kernel)
 
 
-def _product(desk: Desk, a: Operand, b: Operand, out: Array | None, alpha: float, beta: float, precision: str,
-             kernel: str | None) -> tuple[Array, list[Op]]:
-    """Shapes as for numpy.matmul: a vector is a row on the left and a column on the right, leading axes are batches."""
-    x, y = desk.operand(a), desk.operand(b)
-    dtype = _one_dtype(a=x, b=y)
-    attributes = ("alpha", alpha), ("beta", beta), ("precision", precision)
+def _product(desk: Desk, a: Operand, b: Operand, bias: Operand | None, out: Array | None,
+             values: tuple[float, float, str, str], kernel: str | None) -> tuple[Array, list[Op]]:
+    """Shapes as for numpy.matmul: a vector is a row on the left and a column on the right, leading axes are batches.
+    values: alpha, beta, precision, activation."""
+    attributes = tuple(zip(("alpha", "beta", "precision", "activation"), values))
     check_attributes("gemm", attributes)
     params = attributes, _kernel(kernel)
-    if x.ndim == 0 or y.ndim == 0:
-        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: a product needs an axis of both; "
-                             "multiply by a number with gemm's alpha")
-    rows = x if x.ndim > 1 else x[None, :]
-    columns = y if y.ndim > 1 else y[:, None]
-    if rows.shape[-1] != columns.shape[-2]:
-        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: the last axis of a ({rows.shape[-1]}) must be as "
-                             f"long as the {'last but one' if y.ndim > 1 else 'only'} axis of b ({columns.shape[-2]})")
-    try:
-        batch = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
-    except ValueError:
-        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: their batches, {rows.shape[:-2]} and "
-                             f"{columns.shape[:-2]}, cannot be broadcast together") from None
-    shape = batch + rows.shape[-2:-1] * (x.ndim > 1) + columns.shape[-1:] * (y.ndim > 1)
-    result, z = _output(desk, out, shape, dtype, (a, b), beta != 0)
-    if y.ndim == 1:
-        z = z[..., None]
-    if x.ndim == 1:
-        z = z[..., None, :]
-    ops = [Op("gemm", operands, params, ("a", "b", "c")) for operands in _batches(rows, columns, z)] if z.size else []
+    x, y = desk.operand(a), desk.operand(b)
+    added = {} if bias is None else {"bias": _bias(desk, bias, x.dtype)}
+    dtype = _one_dtype(a=x, b=y, **added)
+    shape = _shape_of_product(x, y)
+    added = {name: _repeated(z, shape) for name, z in added.items()}
+    result, added["c"] = _output(desk, out, shape, dtype, (a, b, bias), values[1] != 0)
+    arrays = {"a": x if x.ndim > 1 else x[None, :], "b": y if y.ndim > 1 else y[:, None],
+              **{name: _with_axes_of_vectors(z, x, y) for name, z in added.items()}}
+    ops = [Op("gemm", operands, params, (*arrays,)) for operands in _batches(*arrays.values())] if result.size else []
     return result, ops
 
 
-def _batches(a: NDArray, b: NDArray, c: NDArray) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
-    """Products with one axis of batches at most, which is what kops takes."""
-    if c.ndim <= 3 and a.ndim <= c.ndim and b.ndim <= c.ndim:
-        yield a, b, c
+def _bias(desk: Desk, bias: Operand, dtype: np.dtype[Any]) -> NDArray:
+    """A number of Python takes the product's type."""
+    return desk.operand(np.asarray(bias, dtype) if isinstance(bias, (int, float)) else bias)
+
+
+def _shape_of_product(x: NDArray, y: NDArray) -> tuple[int, ...]:
+    if x.ndim == 0 or y.ndim == 0:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: a product needs an axis of both; "
+                             "multiply by a number with gemm's alpha")
+    rows = y.shape[-2] if y.ndim > 1 else y.shape[0]
+    if x.shape[-1] != rows:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: the last axis of a ({x.shape[-1]}) must be as "
+                             f"long as the {'last but one' if y.ndim > 1 else 'only'} axis of b ({rows})")
+    try:
+        batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        raise error("SHAPE", f"a has shape {x.shape}, b has {y.shape}: their batches, {x.shape[:-2]} and "
+                             f"{y.shape[:-2]}, cannot be broadcast together") from None
+    return batch + x.shape[-2:-1] + y.shape[-1:] * (y.ndim > 1)
+
+
+def _repeated(bias: NDArray, shape: tuple[int, ...]) -> NDArray:
+    try:
+        return np.broadcast_to(bias, shape)
+    except ValueError:
+        raise error("SHAPE", f"bias has shape {bias.shape}, which cannot be broadcast to the result's {shape}") from None
+
+
+def _with_axes_of_vectors(z: NDArray, x: NDArray, y: NDArray) -> NDArray:
+    """An axis of one index where the product of x and y has none, because they are vectors."""
+    if y.ndim == 1:
+        z = z[..., None]
+    return z[..., None, :] if x.ndim == 1 else z
+
+
+def _batches(*operands: NDArray) -> Iterator[tuple[NDArray, ...]]:
+    """Products with one axis of batches at most, which is what kops takes. The last operand has all axes."""
+    batch = operands[-1].shape[:-2]
+    if all(x.ndim <= len(batch) + 2 <= 3 for x in operands):
+        yield operands
         return
-    batch = c.shape[:-2]
-    arrays = [np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b)] + [c]
+    arrays = [np.broadcast_to(x, batch + x.shape[-2:]) for x in operands[:-1]] + [operands[-1]]
     axes = _fold(batch, list(zip(*(x.strides[:-2] for x in arrays))))
     extents = tuple(n for n, _ in axes)
-    a, b, c = (as_strided(x, extents + x.shape[-2:], tuple(s[i] for _, s in axes) + x.strides[-2:])
-               for i, x in enumerate(arrays))
+    arrays = [as_strided(x, extents + x.shape[-2:], tuple(s[i] for _, s in axes) + x.strides[-2:])
+              for i, x in enumerate(arrays)]
     for index in np.ndindex(extents[:-1]):
-        yield _once(a[index]), _once(b[index]), c[index]
+        yield (*(_once(x[index]) for x in arrays[:-1]), arrays[-1][index])
 
 
 def _fold(extents: tuple[int, ...], strides: list[tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
@@ -302,6 +325,7 @@ def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | N
 
 
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
+                                                   ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean")}
 
 

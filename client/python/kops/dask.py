@@ -30,51 +30,70 @@ MEMORY = "4 GiB"
 BATCH_MAX = _library.RANK_MAX - 2
 
 
-def matmul(a: Any, b: Any, *, precision: str = "f32") -> da.Array:
-    """a @ b, of matrices or batches of them. Each chunk of the result is a chain of tasks, one for each chunk along the
-    shared axis, so a worker holds no more than a task's three operands for it."""
-    _ops.check_attributes("gemm", (("precision", precision),))
-    a, b = _array(a, "a"), _array(b, "b")
-    if native(a.dtype) != native(b.dtype):
-        raise error("DTYPE", f"a is {a.dtype}, b is {b.dtype}: the operands of a product have one type; convert with "
-                             "astype()")
+def matmul(a: Any, b: Any, *, bias: Any = None, activation: str = "none", precision: str = "f32") -> da.Array:
+    """activation(a @ b + bias), of matrices or batches of them. Each chunk of the result is a chain of tasks, one for each
+    chunk along the shared axis, so a worker holds no more than a task's operands for it. The last task adds the bias."""
+    _ops.check_attributes("gemm", (("precision", precision), ("activation", activation)))
+    arrays = [_array(a, "a"), _array(b, "b")] + ([] if bias is None else [_array(bias, "bias", 1)])
+    batch = tuple(f"batch{i}" for i in range(max(x.ndim for x in arrays[:2]) - 2))
+    axes = [(*batch, "m", "k"), (*batch, "k", "n"), (*batch, "m", "n")]
+    _check_operands(*arrays)
+    axes_of = [names[len(names) - x.ndim:] for names, x in zip(axes, arrays)]
+    try:
+        chunks, arrays = da.core.unify_chunks(*itertools.chain(*zip(arrays, axes_of)), warn=False)
+    except ValueError as e:
+        raise error("SHAPE", str(e)) from None
+    for x, names in zip(arrays, axes_of):
+        _check_blocks(x, names, chunks)
+    name = f"kops-matmul-{tokenize(*arrays, activation, precision)}"
+    chunks_of_result = tuple(chunks[axis] for axis in axes[-1])
+    graph: dict[Any, Any] = {}
+    for index in itertools.product(*(range(len(c)) for c in chunks_of_result)):
+        _add_chain(graph, name, index, arrays, precision, activation)
+    return da.Array(HighLevelGraph.from_collections(name, graph, dependencies=arrays), name, chunks_of_result,
+                    dtype=native(arrays[0].dtype))
+
+
+def _check_operands(a: da.Array, b: da.Array, *bias: da.Array) -> None:
+    if len({native(x.dtype) for x in (a, b, *bias)}) > 1:
+        which = ", ".join(f"{name} is {x.dtype}" for name, x in zip(("a", "b", "bias"), (a, b, *bias)))
+        raise error("DTYPE", f"{which}: the operands of a product have one type; convert with astype()")
     if a.shape[-1] != b.shape[-2] and not np.isnan(a.shape[-1] + b.shape[-2]):
         raise error("SHAPE", f"a has shape {a.shape}, b has {b.shape}: the last axis of a ({a.shape[-1]}) must be as long "
                              f"as the last but one axis of b ({b.shape[-2]})")
-    batch = tuple(f"batch{i}" for i in range(max(a.ndim, b.ndim) - 2))
-    axes_of_a, axes_of_b = (*batch[len(batch) - a.ndim + 2:], "m", "k"), (*batch[len(batch) - b.ndim + 2:], "k", "n")
-    try:
-        chunks, (a, b) = da.core.unify_chunks(a, axes_of_a, b, axes_of_b, warn=False)
-    except ValueError as e:
-        raise error("SHAPE", str(e)) from None
-    for x, axes in (a, axes_of_a), (b, axes_of_b):
-        _check_blocks(x, axes, chunks)
-    name = f"kops-matmul-{tokenize(a, b, precision)}"
-    chunks_of_result = tuple(chunks[axis] for axis in (*batch, "m", "n"))
-    graph: dict[Any, Any] = {}
-    for index in itertools.product(*(range(len(c)) for c in chunks_of_result)):
-        _add_chain(graph, name, index, a, b, precision)
-    return da.Array(HighLevelGraph.from_collections(name, graph, dependencies=[a, b]), name, chunks_of_result,
-                    dtype=native(a.dtype))
+    extents = _extents_of_product(a, b)
+    for x in bias:
+        if x.ndim > len(extents) or not all(n in (1, m) or np.isnan(n + m) for n, m in zip(x.shape[::-1], extents)):
+            raise error("SHAPE", f"bias has shape {x.shape}, which cannot be broadcast to the product of a, {a.shape}, and "
+                                 f"b, {b.shape}")
+
+
+def _extents_of_product(a: da.Array, b: da.Array) -> list[float]:
+    """From the last axis on."""
+    rows, columns = (*a.shape[:-1], 1), (*b.shape[:-2], 1, b.shape[-1])
+    return [n if m == 1 else m for m, n in itertools.zip_longest(rows[::-1], columns[::-1], fillvalue=1)]
 
 
 def _check_blocks(x: da.Array, axes: tuple[str, ...], chunks: dict[str, tuple[float, ...]]) -> None:
-    """Dask cannot cut chunks of unknown size. Those of both operands belong together in their order, one for one."""
+    """Dask cannot cut chunks of unknown size. Those of all operands belong together in their order, one for one."""
     for axis, extent, n in zip(axes, x.shape, x.numblocks):
         if np.isnan(sum(chunks[axis])) and n != len(chunks[axis]) and (extent != 1 or axis == "k"):
-            raise error("SHAPE", f"an axis has {n} chunks in one operand and {len(chunks[axis])} in the other, of unknown "
+            raise error("SHAPE", f"an axis has {n} chunks in one operand and {len(chunks[axis])} in another, of unknown "
                                  "sizes: call compute_chunk_sizes() on both before")
 
 
-def _add_chain(graph: dict[Any, Any], name: str, index: tuple[int, ...], a: da.Array, b: da.Array,
-               precision: str) -> None:
+def _add_chain(graph: dict[Any, Any], name: str, index: tuple[int, ...], arrays: list[da.Array], precision: str,
+               activation: str) -> None:
+    a, b, *bias = arrays
     *batch, m, n = index
     last = a.numblocks[-1] - 1
     so_far = None
-    for k in range(last + 1):
-        key = (name, *index) if k == last else (f"{name}-sum", *index, k)
+    for k in range(last):
+        key = (f"{name}-sum", *index, k)
         graph[key] = (_product, _block(a, (*batch, m, k)), _block(b, (*batch, k, n)), so_far, precision)
         so_far = key
+    graph[(name, *index)] = (_product, _block(a, (*batch, m, last)), _block(b, (*batch, last, n)), so_far, precision,
+                             _block(bias[0], index) if bias else None, activation)
 
 
 def _block(x: da.Array, index: tuple[int, ...]) -> tuple[Any, ...]:
@@ -129,8 +148,9 @@ def _compute(op: _chunks.Op, operands: tuple[NDArray, ...]) -> NDArray:
     return _here().compute(op, *operands)
 
 
-def _product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str) -> NDArray:
-    return _compute(*_chunks.product(a, b, so_far, precision))
+def _product(a: NDArray, b: NDArray, so_far: NDArray | None, precision: str, bias: NDArray | None = None,
+             activation: str = "none") -> NDArray:
+    return _compute(*_chunks.product(a, b, so_far, precision, bias, activation))
 
 
 def _softmax(x: NDArray, axis: int, scale: float, log: bool) -> NDArray:

@@ -62,7 +62,7 @@ template <typename T, typename Out>
 __global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, epilogue<double> given)
 {
 	typedef typename sum_of<T>::type Sum;
-	epilogue<Sum> to_c = {(Sum)given.alpha, (Sum)given.beta};
+	epilogue<Sum> to_c = given.as<Sum>();
 	uint64_t col = (uint64_t)blockIdx.x * TILE_N + threadIdx.x;
 	uint64_t row0 = (uint64_t)blockIdx.y * TILE_M + threadIdx.y, row_step = (uint64_t)gridDim.y * TILE_M;
 
@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(TILE_N *TILE_M) naive(gemm_problem p, epilogue
 		for (uint64_t row = row0; row < p.m; row += row_step) {
 			Sum sum = to_c.alpha != 0 ? dot<T, Sum>(p, batch, row, col) : 0;
 
-			to_c.store(element_at<Out>(p.c, batch, row, col), sum);
+			to_c.template store<T>(element_at<Out>(p.c, batch, row, col), sum,
+			                       {batch, (int64_t)row, (int64_t)col});
 		}
 	}
 }
@@ -110,7 +111,7 @@ extern "C" CUDA_LAUNCH(gemm_naive)
 	          grid_of(p.batch));
 	dim3 block(TILE_N, TILE_M);
 
-	kernel_for(args->views[0].dtype,
-	           args->views[2].dtype)<<<grid, block, 0, stream>>>(p, epilogue_of<double>(args));
+	kernel_for(args->views[GEMM_A].dtype,
+	           args->views[GEMM_C].dtype)<<<grid, block, 0, stream>>>(p, epilogue_of<double>(args, p));
 	return cuda_launch_status();
 }

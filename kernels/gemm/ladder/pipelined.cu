@@ -32,6 +32,7 @@ template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
 __global__ void __launch_bounds__(THREADS, 2) pipelined(gemm_task t)
 {
 	__shared__ __align__(16) float a_tile[2][DEPTH * PITCH], b_tile[2][DEPTH * PITCH];
+	__shared__ place kept; /* in registers it would take those of the main loop */
 	const gemm_problem &p = t.p;
 	place at = place_of<EDGE, 8>(t);
 	loader<A_ALONG_K, WIDTH> a(batch_data(p.a, at.batch), p.a.row, p.a.col, at.row, at.rows);
@@ -40,6 +41,8 @@ __global__ void __launch_bounds__(THREADS, 2) pipelined(gemm_task t)
 	float *c = block_of_c(t, at);
 	float sums[SUMS][SUMS] = {};
 
+	if (threadIdx.x == 0)
+		kept = at;
 	a.fetch(p.k);
 	b.fetch(p.k);
 	a.template store<1, PITCH>(a_tile[0]);
@@ -60,7 +63,7 @@ __global__ void __launch_bounds__(THREADS, 2) pipelined(gemm_task t)
 			__syncthreads();
 		}
 	}
-	write_sums<HALF>(t, at, c, row, col, sums);
+	write_sums<HALF>(t, kept, c, row, col, sums);
 }
 
 } // namespace

@@ -29,6 +29,7 @@ template <int BLOCK>
 __global__ void __launch_bounds__(BLOCK *BLOCK, CUDA_RESIDENT_THREADS / (BLOCK * BLOCK)) tile(gemm_task t)
 {
 	__shared__ float a_tile[BLOCK][BLOCK], b_tile[BLOCK][BLOCK];
+	__shared__ place kept; /* in registers it would take those of the main loop */
 	const gemm_problem &p = t.p;
 	place at = place_of<BLOCK, BAND>(t);
 	int x = threadIdx.x, y = threadIdx.y;
@@ -37,6 +38,9 @@ __global__ void __launch_bounds__(BLOCK *BLOCK, CUDA_RESIDENT_THREADS / (BLOCK *
 	float *c = block_of_c(t, at) + y * p.c.row + x * p.c.col;
 	float sum = 0;
 
+	if (x == 0 && y == 0)
+		kept = at;
+	__syncthreads();
 	for (uint64_t k = 0; k < p.k; k += BLOCK) {
 		float piece = 0;
 
@@ -51,8 +55,8 @@ __global__ void __launch_bounds__(BLOCK *BLOCK, CUDA_RESIDENT_THREADS / (BLOCK *
 		a += BLOCK * p.a.col;
 		b += BLOCK * p.b.row;
 	}
-	if (y < at.rows && x < at.cols)
-		t.to_c.store(c, sum);
+	if (y < kept.rows && x < kept.cols)
+		t.to_c.store<float>(c, sum, {kept.batch, (int64_t)kept.row + y, (int64_t)kept.col + x});
 }
 
 } // namespace

@@ -49,13 +49,14 @@ __global__ void __launch_bounds__(S::THREADS, S::RESIDENT) simt(const __grid_con
 	}
 
 	float *c = w.c(at.batch) + (int64_t)at.row * p.c.row + (int64_t)at.col * p.c.col;
+	const gemm_task &t = w.task(at.batch);
 	if (S::GROUPS == 1 && w.splits == 1) {
-		sums.write(w.t, at, c, pos);
+		sums.write(t, at, c, pos);
 		return;
 	}
 	__syncthreads();
 	sums.store(memory, pos);
-	write_share<S>(w.t, at, c, memory, rank, w.splits);
+	write_share<S>(t, at, c, memory, rank, w.splits);
 #endif
 }
 

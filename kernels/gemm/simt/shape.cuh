@@ -70,25 +70,33 @@ struct work {
 	{
 		return (float *)batch_data(t.p.c, batch);
 	}
+	__device__ __forceinline__ const gemm_task &task(uint64_t) const
+	{
+		return t;
+	}
 };
 
 /* Products of their own, t.p.batch of them. Of t.p the addresses are not used. */
 struct work_together {
 	gemm_task t;
 	int splits;
-	operands<3, TOGETHER_MAX> where;
+	gemm_operands<TOGETHER> where;
 
 	__device__ __forceinline__ const float *a(uint64_t product) const
 	{
-		return (const float *)where.at(0, product);
+		return (const float *)where.at(GEMM_A, product);
 	}
 	__device__ __forceinline__ const float *b(uint64_t product) const
 	{
-		return (const float *)where.at(1, product);
+		return (const float *)where.at(GEMM_B, product);
 	}
 	__device__ __forceinline__ float *c(uint64_t product) const
 	{
-		return (float *)where.at(2, product);
+		return (float *)where.at(GEMM_C, product);
+	}
+	__device__ __forceinline__ gemm_task task(uint64_t product) const
+	{
+		return task_of_op(t, where, product);
 	}
 };
 

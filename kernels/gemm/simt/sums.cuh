@@ -142,7 +142,8 @@ template <class S> struct sums_of {
 				continue;
 #pragma unroll
 			for (int j = 0; j < COLS; j += 4)
-				write_four(t, c + r * t.p.c.row + (pos.col + j * 8) * t.p.c.col,
+				write_four(t, at, r, pos.col + j * 8,
+				           c + r * t.p.c.row + (pos.col + j * 8) * t.p.c.col,
 				           at.cols - pos.col - j * 8, sums[i] + j);
 		}
 	}
@@ -219,7 +220,8 @@ __device__ __forceinline__ void write_share(const gemm_task &t, const place &at,
 		}
 		const float rounded[4] = {(float)total[0], (float)total[1], (float)total[2], (float)total[3]};
 		if (r < at.rows)
-			write_four(t, c + r * t.p.c.row + first_col * t.p.c.col, at.cols - first_col, rounded);
+			write_four(t, at, r, first_col, c + r * t.p.c.row + first_col * t.p.c.col,
+			           at.cols - first_col, rounded);
 	}
 	cluster.sync();
 }

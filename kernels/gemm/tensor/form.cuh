@@ -41,6 +41,7 @@ enum class cut_name { WIDE, LONE, MIDDLE, SQUARE, NARROW };
 template <int WAVES_, int COLS_, int BESIDE_, int BELOW_, int STAGES_, int SLOTS_, int BAND_, cut_name NAME_,
           bool DEFERS_ = false, int SPLITS_ = 1>
 struct cut {
+	static constexpr bool FINISHES = false; /* bias and activation */
 	static constexpr bool DEFERS = DEFERS_;
 	static constexpr int WAVES = WAVES_, COLS = COLS_, BESIDE = BESIDE_, BELOW = BELOW_;
 	static constexpr int SHARERS = BESIDE * BELOW, SPLITS = SPLITS_;
@@ -55,6 +56,14 @@ struct cut {
 	static constexpr int SLOTS_BYTES = CONSUMERS * WAVE_ROWS * SLOTS * LINE_BYTES;
 	static constexpr int SHARED_BYTES = SLOTS_BYTES + STAGES * STAGE_BYTES + 2 * STAGES * 8 + 1024;
 	static_assert(SHARED_BYTES <= 227 * 1024);
+};
+
+/*
+ * The same for products with bias or activation. They have kernels of their own: code for both, though it is
+ * not run, made plain products up to 5 % slower.
+ */
+template <class CUT> struct finishing : CUT {
+	static constexpr bool FINISHES = true;
 };
 
 /* What lies how. C_ACROSS: C's lines are along M. C_LOOSE: they begin anywhere, and not at multiples of 16

@@ -60,6 +60,49 @@ __device__ __forceinline__ void add_old(const work &w, unsigned batch, unsigned 
 	}
 }
 
+/* values += bias, where the bias is a line, and all of the columns exist. */
+template <class F, int VALUES>
+__device__ __forceinline__ void add_line(const work &w, unsigned batch, unsigned col, const lane_place<F> &me,
+                                         float (&values)[VALUES])
+{
+	constexpr int COLS = VALUES / 4; /* pairs of them */
+	const auto *from = element_at<typename F::type>(w.to_c.bias, batch, 0, col + me.col());
+	float2 bias[COLS];
+
+#pragma unroll
+	for (int i = 0; i < COLS; i++)
+		bias[i] = load_pair(from + i * 8);
+#pragma unroll
+	for (int i = 0; i < VALUES; i += 2) {
+		values[i] += bias[i / 4].x;
+		values[i + 1] += bias[i / 4].y;
+	}
+}
+
+template <class F, int VALUES>
+__device__ __forceinline__ void add_bias(const work &w, unsigned batch, unsigned row, unsigned col,
+                                         const lane_place<F> &me, float (&values)[VALUES])
+{
+#pragma unroll
+	for (int i = 0; i < VALUES; i++) {
+		unsigned r = row + me.row(i / 2 % 2), at = col + i / 4 * 8 + me.col() + i % 2;
+		if (r < w.m && at < w.n)
+			values[i] += (float)*element_at<typename F::type>(w.to_c.bias, batch, r, at);
+	}
+}
+
+/* Bias and activation of values as add_old() has them. */
+template <class F, int VALUES>
+__device__ __forceinline__ void finish_values(const work &w, unsigned batch, unsigned row, unsigned col,
+                                              const lane_place<F> &me, float (&values)[VALUES])
+{
+	if (w.to_c.has_line && col + VALUES * 2 <= w.n)
+		add_line<F>(w, batch, col, me, values);
+	else if (w.to_c.has_bias)
+		add_bias<F>(w, batch, row, col, me, values);
+	w.to_c.activate(values);
+}
+
 /* A thread's values of a chunk, in C's type. */
 template <class F>
 __device__ __forceinline__ void pack_chunk(const float (&v)[F::CHUNK / 2], uint32_t (&words)[F::WORDS])
@@ -163,6 +206,8 @@ __device__ __forceinline__ bool finish_chunk(const work &w, const place &at, con
 		add_old<F, true>(w, at.batch, at.row, at.col, me, values);
 	else if (w.to_c.keeps_old())
 		add_old<F, false>(w, at.batch, at.row, at.col, me, values);
+	if constexpr (F::CUT::FINISHES)
+		finish_values<F>(w, at.batch, at.row, at.col, me, values);
 	pack_chunk<F>(values, words);
 	if (has_ragged_end<F>(w, at.row, at.col)) {
 		store_values<F>(w, at.batch, at.row, at.col, me, values);
@@ -327,7 +372,8 @@ template <class F> struct outbox {
 	{
 		return !w.to_c.keeps_old() && !has_ragged_end<F>(w, tile.row, tile.col + CUT::COLS - F::CHUNK);
 	}
-	__device__ __forceinline__ void take(const work &w, const place &at, const wave_sums<F> &sums)
+	__device__ __forceinline__ void take(const work &w, const place &at, int consumer,
+	                                     const wave_sums<F> &sums)
 	{
 		tile = at;
 		full = true;
@@ -338,6 +384,11 @@ template <class F> struct outbox {
 			for (int j = 0; j < F::CHUNK / 2; j++)
 				values[j] = w.to_c.scale(
 				    sums[n / F::WAVE_CHUNKS][n % F::WAVE_CHUNKS * (F::CHUNK / 2) + j]);
+			if constexpr (CUT::FINISHES) {
+				place of_chunk = chunk_at<F>(tile, consumer, n);
+				finish_values<F>(w, of_chunk.batch, of_chunk.row, of_chunk.col, lane_place<F>(),
+				                 values);
+			}
 			pack_chunk<F>(values, words[n]);
 		}
 	}

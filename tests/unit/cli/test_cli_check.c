@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "cli.h"
+#include "gemm/activation.h"
 #include "op/operation.h"
 #include "random.h"
 #include "seed.h"
@@ -20,11 +21,13 @@ static struct random dice;
 
 /* ---- the ops' checks on arrays of this process ---- */
 
-/* y = alpha * a * b + beta * old. */
+/* y = activation(alpha * a * b + beta * old + bias). */
 struct product {
 	const struct elements *a, *b, *old, *y;
 	double alpha, beta;
 	kops_precision precision;
+	struct elements bias;   /* rank 0: absent */
+	const char *activation; /* NULL: none */
 };
 
 /* Gives a step an attribute, as the option of that name does. */
@@ -54,7 +57,9 @@ static int check_gemm(const struct product *p, struct check *ret_check)
 	step_set_precision(&step, p->precision);
 	step.accumulates = p->old != NULL;
 	step.old = p->old;
-	return step_check_elements(&step, (struct elements[]){*p->a, *p->b}, p->y, ret_check);
+	if (p->activation)
+		set(&step, "activation", p->activation);
+	return step_check_elements(&step, (struct elements[]){*p->a, *p->b, p->bias}, p->y, ret_check);
 }
 
 static int check_softmax(const struct elements *x, const struct elements *y, double scale, bool log,
@@ -172,6 +177,84 @@ static void products_of_every_dtype_pass_and_damage_is_found(void **state)
 			release(&a), release(&b), release(&old), release(&y);
 		}
 	}
+}
+
+/* As kernels do: the product is rounded, then the sum, then the result. */
+static void finish(const struct elements *y, const struct elements *bias, enum gemm_activation activation)
+{
+	for (uint64_t row = 0; row < y->shape[0]; row++)
+		for (uint64_t column = 0; column < y->shape[1]; column++) {
+			uint64_t i = row * y->shape[1] + column;
+			uint64_t of_row = bias->rank > 1 && bias->shape[0] > 1 ? row * bias->shape[1] : 0;
+			double sum = get(y, (int64_t)i) +
+			             get(bias, (int64_t)(of_row + column % bias->shape[bias->rank - 1]));
+			element_put(y->dtype, at(y, i), activation_of(activation, sum));
+		}
+}
+
+/* bias: rows and columns. */
+static void check_activations(kops_dtype dtype, uint32_t rank, uint64_t rows, uint64_t columns)
+{
+	static const char *const names[] = {"none", "relu", "gelu", "gelu_tanh", "silu"};
+	struct elements a = dense(dtype, 2, 37, 53, 0), b = dense(dtype, 2, 53, 41, 0),
+	                y = dense(dtype, 2, 37, 41, 0);
+	struct product p = {.a = &a, .b = &b, .y = &y, .alpha = 0.5};
+	struct check check;
+
+	p.bias = rank == 1 ? dense(dtype, 1, columns, 0, 0) : dense(dtype, 2, rows, columns, 0);
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		multiply(&a, &b, &y, 0.5, NULL, 0);
+		finish(&y, &p.bias, (enum gemm_activation)i);
+		p.activation = names[i];
+		assert_int_equal(check_gemm(&p, &check), 0);
+		assert_true(check_passed(&check));
+		uint64_t hit = random_below(&dice, 37 * 41);
+		element_put(dtype, at(&y, hit), get(&y, (int64_t)hit) + 0.5);
+		assert_int_equal(check_gemm(&p, &check), 0);
+		assert_int_equal(check.wrong, 1);
+		assert_int_equal(check.row * 41 + check.column, hit);
+		p.activation = names[i == 2 ? 3 : 2]; /* the nearest: gelu_tanh is off by 0.0005 at most */
+		assert_int_equal(check_gemm(&p, &check), 0);
+		assert_true(check.wrong > 1 || (kops_dtype_size(dtype) == 2 && i >= 2));
+	}
+	release(&a), release(&b), release(&y), release(&p.bias);
+}
+
+static void bias_and_activation_are_part_of_the_result(void **state)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F64, KOPS_F16, KOPS_BF16};
+
+	(void)state;
+	for (size_t t = 0; t < 4; t++) {
+		check_activations(dtypes[t], 1, 1, 41);
+		check_activations(dtypes[t], 1, 1, 1);
+		check_activations(dtypes[t], 2, 37, 41);
+		check_activations(dtypes[t], 2, 37, 1);
+		check_activations(dtypes[t], 2, 1, 41);
+	}
+}
+
+static void a_bias_is_repeated_for_each_batch(void **state)
+{
+	struct elements a = dense(KOPS_F32, 3, 2, 4, 5), b = dense(KOPS_F32, 2, 5, 6, 0),
+	                y = dense(KOPS_F32, 3, 2, 4, 6);
+	struct product p = {.a = &a, .b = &b, .y = &y, .alpha = 1, .bias = dense(KOPS_F32, 3, 2, 1, 6)};
+	struct check check;
+
+	(void)state;
+	for (uint64_t batch = 0; batch < 2; batch++) {
+		struct elements one_a = {at(&a, batch * 20), KOPS_F32, 2, {4, 5}, {5, 1}};
+		struct elements one_y = {at(&y, batch * 24), KOPS_F32, 2, {4, 6}, {6, 1}};
+		struct elements one_bias = {at(&p.bias, batch * 6), KOPS_F32, 1, {6}, {1}};
+		multiply(&one_a, &b, &one_y, 1, NULL, 0);
+		finish(&one_y, &one_bias, GEMM_ACTIVATION_NONE);
+	}
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_true(check_passed(&check));
+	element_put(KOPS_F32, at(&p.bias, 6), 99);
+	assert_int_equal(check_gemm(&p, &check), 0);
+	assert_int_equal(check.wrong, 4);
+	release(&a), release(&b), release(&y), release(&p.bias);
 }
 
 static float to_tf32(float value)
@@ -483,6 +566,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(products_of_every_dtype_pass_and_damage_is_found),
+	    cmocka_unit_test(bias_and_activation_are_part_of_the_result),
+	    cmocka_unit_test(a_bias_is_repeated_for_each_batch),
 	    cmocka_unit_test(a_lower_precision_is_found),
 	    cmocka_unit_test(batches_share_a_single_operand),
 	    cmocka_unit_test(special_values_must_be_in_their_place),

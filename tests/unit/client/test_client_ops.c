@@ -28,29 +28,39 @@ static ProtobufCType type_of(enum attribute_type type)
 	return (ProtobufCType)-1;
 }
 
-static void assert_member(const ProtobufCFieldDescriptor *f, const char *name, ProtobufCType type)
+/* Returns 1; 0: the message has no such member. */
+static unsigned count_member(const ProtobufCMessageDescriptor *message, const char *name, ProtobufCType type)
 {
-	assert_string_equal(f->name, name);
+	const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field_by_name(message, name);
+	if (!f)
+		return 0;
 	assert_int_equal(f->type, type);
 	assert_int_not_equal(f->label, PROTOBUF_C_LABEL_REPEATED);
+	return 1;
 }
 
+/* What the op got after its message must be such as an old message means: absent, or 0. */
 static void test_own_messages_have_the_members_of_descriptions(void **state)
 {
 	(void)state;
 	for (unsigned o = 0; o < OP_COUNT; o++) {
 		const ProtobufCFieldDescriptor *own =
 		    protobuf_c_message_descriptor_get_field_by_name(&kops__v1__op__descriptor, ops[o]->name);
+		const struct op_attribute *a = ops[o]->attributes;
+		unsigned n = 0, there;
 		if (!own)
 			continue;
 		const ProtobufCMessageDescriptor *message = own->descriptor;
-		const ProtobufCFieldDescriptor *field = message->fields;
 		assert_true(message->sizeof_message <= CLIENT_OWN_MESSAGE_BYTES);
-		assert_int_equal(message->n_fields, ops[o]->n_operands + ops[o]->n_attributes);
-		for (unsigned i = 0; i < ops[o]->n_operands; i++)
-			assert_member(field++, ops[o]->operands[i].name, PROTOBUF_C_TYPE_MESSAGE);
-		for (unsigned i = 0; i < ops[o]->n_attributes; i++)
-			assert_member(field++, ops[o]->attributes[i].name, type_of(ops[o]->attributes[i].type));
+		for (unsigned i = 0; i < ops[o]->n_operands; i++, n += there) {
+			there = count_member(message, ops[o]->operands[i].name, PROTOBUF_C_TYPE_MESSAGE);
+			assert_true(there || ops[o]->operands[i].is_optional);
+		}
+		for (unsigned i = 0; i < ops[o]->n_attributes; i++, n += there) {
+			there = count_member(message, a[i].name, type_of(a[i].type));
+			assert_true(there || a[i].otherwise == 0);
+		}
+		assert_int_equal(message->n_fields, n);
 	}
 }
 
@@ -98,6 +108,64 @@ static void test_names_say_the_same_as_the_calls(void **state)
 	assert_true(client_job_is_same(called, named));
 	assert_int_equal(called->n_operands, named->n_operands);
 	assert_int_equal(called->n_operands, 3 + 1 + 2 + 2 + 2); /* the gemm also reads c */
+	kops_close(k);
+	fake_stop(f);
+}
+
+/* Returns the first op of a job, which has no other; to be freed. */
+static Kops__V1__Op *packed_op(const kops_job *job)
+{
+	const uint8_t *at = job->bytes + CLIENT_PREFIX_BYTES + 1; /* after the tag */
+	while (*at++ & 0x80) {
+	}
+	Kops__V1__Op *op = kops__v1__op__unpack(NULL, (size_t)(job->bytes + job->bytes_len - at), at);
+	assert_non_null(op);
+	return op;
+}
+
+static void add_product(kops_job *job, kops_view x, kops_view c, kops_view bias, const char *activation)
+{
+	const kops_operand operands[] = {{"a", x}, {"b", x}, {"c", c}, {"bias", bias}};
+	const kops_attribute attribute = {"activation", 0, activation};
+	assert_int_equal(kops_job_op(job, "gemm", operands, COUNT(operands), &attribute, 1, NULL), 0);
+}
+
+/* The message of gemm is older than these. What it can say it says, so that old daemons understand it. */
+static void test_bias_and_activation_go_by_names(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_nothing);
+	kops *k = fake_open(f);
+	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
+	kops_view x = fake_matrix(b, 0), y = fake_matrix(b, 64), bias = fake_matrix(b, 128), none = {0};
+	const struct {
+		kops_view bias;
+		const char *activation;
+		unsigned operands, operands_of_job;
+	} cases[] = {
+	    {none, "none", 0, 3}, {bias, "none", 4, 4}, {none, "silu", 3, 3}, {bias, "gelu_tanh", 4, 4}};
+	for (size_t i = 0; i < COUNT(cases); i++) {
+		kops_job *job = new_job(k);
+		add_product(job, x, y, cases[i].bias, cases[i].activation);
+		Kops__V1__Op *op = packed_op(job);
+		if (cases[i].operands == 0) {
+			assert_int_equal(op->params_case, KOPS__V1__OP__PARAMS_GEMM);
+		} else {
+			assert_int_equal(op->params_case, KOPS__V1__OP__PARAMS_INSTANCE);
+			assert_string_equal(op->instance->op, "gemm");
+			assert_int_equal(op->instance->n_operands, cases[i].operands);
+			assert_int_equal(op->instance->n_attributes, 4);
+			assert_string_equal(op->instance->attributes[3]->name, "activation");
+			assert_string_equal(op->instance->attributes[3]->choice, cases[i].activation);
+		}
+		if (cases[i].operands == 4) {
+			assert_string_equal(op->instance->operands[2]->name, "bias");
+			assert_int_equal(op->instance->operands[2]->view->offset, 128);
+		}
+		assert_int_equal(job->n_operands, cases[i].operands_of_job);
+		kops__v1__op__free_unpacked(op, NULL);
+		kops_job_free(job);
+	}
 	kops_close(k);
 	fake_stop(f);
 }
@@ -162,13 +230,18 @@ static void test_an_old_daemon_gets_no_op_by_names(void **state)
 	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
 	kops_view x = fake_matrix(b, 0), y = fake_matrix(b, 64);
 	kops_job *job = new_job(k);
-	const kops_operand product[] = {{"a", x}, {"b", x}, {"y", y}};
+	const kops_operand product[] = {{"a", x}, {"b", x}, {"y", y}}, gemm[] = {{"a", x}, {"b", x}, {"c", y}};
+	const kops_attribute relu = {"activation", 0, "relu"};
 	assert_int_equal(kops_job_multiply(job, x, x, y, NULL), KOPS_E_UNSUPPORTED);
 	assert_int_equal(kops_job_op(job, "multiply", product, 3, NULL, 0, NULL), KOPS_E_UNSUPPORTED);
 	assert_string_equal(kops_error(k),
 	                    "this kopsd is older than libkops and does not know multiply; update "
 	                    "and restart it");
+	assert_int_equal(kops_job_op(job, "gemm", gemm, 3, &relu, 1, NULL), KOPS_E_UNSUPPORTED);
+	assert_string_equal(kops_error(k), "this kopsd is older than libkops and does not know gemm with these "
+	                                   "operands and attributes; update and restart it");
 	assert_int_equal(job->n_ops, 0);
+	assert_int_equal(kops_job_op(job, "gemm", gemm, 3, NULL, 0, NULL), 0);
 	assert_int_equal(kops_job_add(job, x, x, y, NULL), 0);
 	kops_close(k);
 	fake_stop(f);
@@ -229,6 +302,8 @@ static void test_results_have_the_shapes_of_their_rules(void **state)
 	              SHAPED(7, 2, 5));
 	assert_result("gemm", (kops_operand[]){{"a", SHAPED(1, 2, 3)}, {"b", SHAPED(7, 3, 5)}}, 2, "c",
 	              SHAPED(7, 2, 5));
+	assert_result("gemm", (kops_operand[]){{"bias", SHAPED(1)}, {"a", SHAPED(2, 3)}, {"b", SHAPED(3, 5)}},
+	              3, "c", SHAPED(2, 5));
 	assert_result("softmax", (kops_operand[]){{"x", SHAPED(4, 2, 3)}}, 1, "y", SHAPED(4, 2, 3));
 	assert_result("transpose", (kops_operand[]){{"x", SHAPED(4, 2, 3)}}, 1, "y", SHAPED(4, 3, 2));
 	assert_result("add", (kops_operand[]){{"a", SHAPED(4, 1, 3)}, {"b", SHAPED(2, 1)}}, 2, "y",
@@ -278,6 +353,9 @@ static void test_operands_without_a_result_are_refused(void **state)
 	                 "x has rank 1; this op takes rank 2 to 4");
 	assert_no_result("gemm", (kops_operand[]){{"a", x}, {"b", x}}, 2, "c", KOPS_E_SHAPE,
 	                 "a is 2x3, b is 2x3: a's columns (3) must equal b's rows (2)");
+	assert_no_result(
+	    "gemm", (kops_operand[]){{"a", x}, {"b", SHAPED(3, 5)}, {"bias", SHAPED(3)}}, 3, "c", KOPS_E_SHAPE,
+	    "bias is 3, which does not repeat to c's 2x5: each extent, from the last, must be equal or 1");
 	assert_no_result("gemm", (kops_operand[]){{"a", SHAPED(2, 2, 3)}, {"b", SHAPED(4, 3, 5)}}, 2, "c",
 	                 KOPS_E_SHAPE, "a is 2x2x3, b is 4x3x5: they need one batch, or 1");
 }
@@ -305,6 +383,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    TEST(test_own_messages_have_the_members_of_descriptions),
 	    TEST(test_names_say_the_same_as_the_calls),
+	    TEST(test_bias_and_activation_go_by_names),
 	    TEST(test_wrong_names_and_values_are_refused),
 	    TEST(test_an_old_daemon_gets_no_op_by_names),
 	    TEST(test_the_largest_numbers_have_room),

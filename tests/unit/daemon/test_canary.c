@@ -90,7 +90,8 @@ static void start(struct device_state *dev, struct run *run)
 		return;
 	}
 	for (unsigned i = 0; i < args.op->n_operands; i++)
-		args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
+		if (!view_is_absent(&args.views[i]))
+			args.views[i].data = memory_at(args.views[i].space, args.views[i].offset);
 	run->status = run->ops[0].kernel->launch(&args, NULL);
 }
 

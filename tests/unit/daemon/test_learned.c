@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "device/learned.h"
+#include "gemm/gemm.h"
 
 #define OPS_MAX       4 /* most ops of a job here */
 #define BEFORE        8 /* jobs of a shape before the trials */
@@ -586,7 +587,7 @@ static void what_a_kernel_may_depend_on_is_another_shape(void **state)
 	others[2].views[1].offset = 4;
 	others[3].params.gemm.precision = KOPS_PRECISION_IEEE;
 	others[4].params.gemm.beta = 1;
-	others[5].views[2].space = &resident;
+	others[5].views[GEMM_C].space = &resident;
 	others[6].op = op_by_name("add");
 	for (int i = 0; i < OP_OPERANDS_MAX; i++)
 		others[7].views[i].dtype = KOPS_F64;
@@ -608,7 +609,7 @@ static void an_absent_operand_makes_another_shape(void **state)
 	struct fixture *f = *state;
 	struct op_args with = gemm_of(f, 64), without = with;
 
-	without.views[2] = (struct view){.rank = 0};
+	without.views[GEMM_BIAS] = (struct view){.rank = 0};
 	expect(f, &with, BEFORE, FIRST, false);
 	expect(f, &without, BEFORE, FIRST, false);
 	expect(f, &without, 1, FIRST, true);

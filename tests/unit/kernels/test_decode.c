@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "decode.h"
+#include "gemm/gemm.h"
 
 static const Kops__V1__View *views[OP_OPERANDS_MAX];
 
@@ -55,7 +56,7 @@ static void an_op_by_its_message(void **state)
 	op.params_case = KOPS__V1__OP__PARAMS_GEMM, op.gemm = &gemm;
 	args = decoded(&op);
 	assert_string_equal(args.op->name, "gemm");
-	assert_true(views[0] == &a && views[1] == &b && views[2] == &c);
+	assert_true(views[GEMM_A] == &a && views[GEMM_B] == &b && views[GEMM_C] == &c && !views[GEMM_BIAS]);
 	assert_true(args.params.gemm.alpha == 2 && args.params.gemm.beta == 3);
 	assert_int_equal(args.params.gemm.precision, KOPS_PRECISION_TF32);
 	gemm.b = NULL;

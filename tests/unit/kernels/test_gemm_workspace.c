@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/cpu.h"
+#include "gemm/gemm.h"
 
 static const struct kernel *kernel(void)
 {
@@ -28,7 +29,7 @@ static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t k)
 	args.views[0] =
 	    (struct view){.space = &spaces[0], .dtype = dtype, .rank = 2, .shape = {m, k}, .strides = {0, 2}};
 	args.views[1] = (struct view){.space = &spaces[1], .dtype = dtype, .rank = 2, .shape = {k, 1}};
-	args.views[2] =
+	args.views[GEMM_C] =
 	    (struct view){.space = &spaces[2], .dtype = dtype, .rank = 2, .shape = {m, 1}, .strides = {1, 1}};
 	assert_int_equal(op_check(&args, why), 0);
 	return args;
@@ -75,7 +76,7 @@ static void test_equal_terms_are_one(void **state)
 	args.views[0].strides[2] = 0;
 	args.views[0].data = &a;
 	args.views[1].data = &b;
-	args.views[2].data = c;
+	args.views[GEMM_C].data = c;
 	assert_true(kernel()->supports(&args, &why_not));
 	assert_true(kernel()->workspace(&args) <= sizeof workspace);
 	assert_int_equal(kernel()->launch(&args, &(struct launch){.workspace = workspace}), 0);
@@ -124,10 +125,11 @@ static void test_which_products_need_openblas_threads(void **state)
 		    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {m, k}, .strides = {(int64_t)k, 1}};
 		args.views[1] =
 		    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {k, n}, .strides = {(int64_t)n, 1}};
-		args.views[2] =
+		args.views[GEMM_C] =
 		    (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {m, n}, .strides = {(int64_t)n, 1}};
-		for (unsigned v = 0; v < 3; v++)
-			args.views[v].space = &numbers[v];
+		args.views[GEMM_A].space = &numbers[0];
+		args.views[GEMM_B].space = &numbers[1];
+		args.views[GEMM_C].space = &numbers[2];
 		assert_int_equal(op_check(&args, why), 0);
 		openblas_set_num_threads(2);
 		assert_int_equal(kernel()->exclusive(&args), cases[i].exclusive);

@@ -12,6 +12,7 @@
 
 #include "common/half.h"
 #include "common/rules.h"
+#include "gemm/gemm.h"
 #include "seed.h"
 
 #define ELEMENTS (1u << 15) /* in each of the three pieces of memory */
@@ -58,8 +59,12 @@ static void make_gemm(struct op_args *args)
 
 	args->views[0] = random_view((uint64_t[]){pick(2) ? batch : 1, m, k}, 3, 0);
 	args->views[1] = random_view((uint64_t[]){pick(2) ? batch : 1, k, n}, 3, 1);
-	args->views[2] = random_view((uint64_t[]){batch, m, n}, 3, 2);
-	args->params.gemm = (struct gemm_params){.alpha = 0.5, .beta = pick(2) ? 0.25 : 0};
+	args->views[GEMM_C] = random_view((uint64_t[]){batch, m, n}, 3, GEMM_C);
+	args->params.gemm = (struct gemm_params){
+	    .alpha = 0.5, .beta = pick(2) ? 0.25 : 0, .activation = (enum gemm_activation)pick(5)};
+	if (pick(2))
+		args->views[GEMM_BIAS] = random_view(
+		    (uint64_t[]){pick(2) ? batch : 1, pick(2) ? m : 1, pick(2) ? n : 1}, 3, GEMM_BIAS);
 }
 
 /* Adds the operand if it fits. */
@@ -421,11 +426,13 @@ static struct op_args dense(const struct op *op, uint64_t rows, uint64_t cols)
 
 static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t n, uint64_t k)
 {
-	const uint64_t shapes[3][2] = {{m, k}, {k, n}, {m, n}};
+	const uint64_t shapes[][2] = {[GEMM_A] = {m, k}, [GEMM_B] = {k, n}, [GEMM_C] = {m, n}};
 	struct op_args args = {.op = &op_gemm, .params.gemm.alpha = 1};
 	char why[WHY_BYTES];
 
-	for (unsigned v = 0; v < 3; v++) {
+	for (unsigned v = 0; v <= GEMM_C; v++) {
+		if (v == GEMM_BIAS)
+			continue;
 		args.views[v] = random_view(shapes[v], 2, v);
 		args.views[v].dtype = dtype;
 		view_make_dense(&args.views[v]);
@@ -437,7 +444,9 @@ static struct op_args product(kops_dtype dtype, uint64_t m, uint64_t n, uint64_t
 /* After check() gemm's views have three axes. */
 static struct op_args batch_of(uint64_t n, struct op_args one)
 {
-	for (unsigned v = 0; v < 3; v++) {
+	for (unsigned v = 0; v <= GEMM_C; v++) {
+		if (v == GEMM_BIAS)
+			continue;
 		one.views[v].shape[0] = n;
 		view_make_dense(&one.views[v]);
 	}
@@ -454,15 +463,16 @@ static void test_how_cuts_grow(void **state)
 	assert_true(op_cut_growing(&args, 16, 1, &cut));
 	assert_true(cut.axes[0].n <= 1 && cut.axes[1].n == 8 && cut.axes[2].n == 8);
 	assert_int_equal(cut.n_parts, 15);
-	assert_int_equal(op_part_news(&args, &cut, 0), 7);
-	assert_int_equal(op_part_news(&args, &cut, 1), 5);
-	assert_int_equal(op_part_news(&args, &cut, 2), 6);
+	assert_int_equal(op_part_news(&args, &cut, 0),
+	                 1 << GEMM_A | 1 << GEMM_B | 1 << GEMM_BIAS | 1 << GEMM_C);
+	assert_int_equal(op_part_news(&args, &cut, 1), 1 << GEMM_A | 1 << GEMM_C);
+	assert_int_equal(op_part_news(&args, &cut, 2), 1 << GEMM_B | 1 << GEMM_C);
 	op_part(&args, &cut, 13, &part);
-	assert_int_equal(part.views[2].shape[1], 1024);
-	assert_int_equal(part.views[2].shape[2], 7 * 1024);
+	assert_int_equal(part.views[GEMM_C].shape[1], 1024);
+	assert_int_equal(part.views[GEMM_C].shape[2], 7 * 1024);
 	op_part(&args, &cut, 14, &part);
-	assert_int_equal(part.views[2].shape[1], 8192);
-	assert_int_equal(part.views[2].shape[2], 1024);
+	assert_int_equal(part.views[GEMM_C].shape[1], 8192);
+	assert_int_equal(part.views[GEMM_C].shape[2], 1024);
 	assert_true(op_cut_growing(&args, 16, 3, &cut));
 	assert_true(cut.axes[1].n == 11 && cut.axes[2].n == 4);
 	/* Of a batch, products by products. */

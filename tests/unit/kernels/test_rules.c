@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "kernel.h"
+#include "gemm/gemm.h"
 
 static char spaces[4]; /* their addresses stand for buffers */
 static char why[WHY_BYTES];
@@ -34,10 +34,13 @@ static struct op_args args_of(const char *op, struct view v0, struct view v1, st
 {
 	struct op_args args = {.op = op_by_name(op), .views = {v0, v1, v2}};
 
-	if (strcmp(op, "gemm") == 0)
+	if (strcmp(op, "gemm") == 0) {
 		args.params.gemm.alpha = 1;
-	else
+		args.views[GEMM_C] = v2;
+		args.views[GEMM_BIAS] = (struct view){.rank = 0};
+	} else {
 		args.params.softmax.scale = 1;
+	}
 	return args;
 }
 
@@ -89,7 +92,7 @@ static void strides_of_empty_views_become_0(void **state)
 	assert_int_equal(check(&args), 0);
 	assert_int_equal(args.views[0].strides[1], 0);
 	assert_int_equal(args.views[1].strides[2], 0);
-	assert_int_equal(args.views[2].strides[1], 6);
+	assert_int_equal(args.views[GEMM_C].strides[1], 6);
 }
 
 static void gemm_types_and_scalars_must_fit(void **state)
@@ -115,9 +118,9 @@ static void gemm_output_stays_clear_of_inputs(void **state)
 
 	(void)state;
 	refused(args, KOPS_E_OVERLAP, "output c overlaps input a; write to other memory");
-	args.views[2].offset = 64;
+	args.views[GEMM_C].offset = 64;
 	accepted(args);
-	args.views[2].strides[0] = 0;
+	args.views[GEMM_C].strides[0] = 0;
 	refused(
 	    args, KOPS_E_OVERLAP,
 	    "the strides of output c (4x4) place several elements at one address; use strides that keep them "
@@ -131,7 +134,9 @@ static void gemm_operands_get_one_form(void **state)
 	(void)state;
 	args.views[0].strides[2] = 33;
 	assert_int_equal(check(&args), 0);
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < 4; i++) {
+		if (i == GEMM_BIAS)
+			continue;
 		assert_int_equal(args.views[i].rank, 3);
 		assert_int_equal(args.views[i].shape[0], 5);
 	}
@@ -139,7 +144,38 @@ static void gemm_operands_get_one_form(void **state)
 	assert_int_equal(args.views[0].strides[2], 1);
 	assert_int_equal(args.views[1].strides[0], 0);
 	assert_int_equal(args.views[1].strides[1], 6);
-	assert_int_equal(args.views[2].strides[0], 42);
+	assert_int_equal(args.views[GEMM_C].strides[0], 42);
+}
+
+static void gemm_repeats_its_bias_to_c(void **state)
+{
+	struct op_args args = args_of("gemm", view3(0, 3, 5, 7, 4), matrix(1, 4, 6), view3(2, 3, 5, 7, 6));
+
+	(void)state;
+	args.views[GEMM_BIAS] = view3(3, 1, 6, 0, 0);
+	assert_int_equal(check(&args), 0);
+	assert_int_equal(args.views[GEMM_BIAS].rank, 3);
+	assert_memory_equal(args.views[GEMM_BIAS].shape, args.views[GEMM_C].shape, 3 * sizeof(uint64_t));
+	assert_int_equal(args.views[GEMM_BIAS].strides[0], 0);
+	assert_int_equal(args.views[GEMM_BIAS].strides[1], 0);
+	assert_int_equal(args.views[GEMM_BIAS].strides[2], 1);
+	args.views[GEMM_BIAS] = matrix(3, 7, 1);
+	assert_int_equal(check(&args), 0);
+	assert_int_equal(args.views[GEMM_BIAS].strides[1], 1);
+	assert_int_equal(args.views[GEMM_BIAS].strides[2], 0);
+	args.views[GEMM_BIAS] = matrix(3, 7, 5);
+	refused(
+	    args, KOPS_E_SHAPE,
+	    "bias is 7x5, which does not repeat to c's 5x7x6: each extent, from the last, must be equal or 1");
+	args.views[GEMM_BIAS] = view3(2, 1, 6, 0, 0);
+	refused(args, KOPS_E_OVERLAP, "output c overlaps input bias; write to other memory");
+	args.views[GEMM_BIAS] = view3(3, 1, 6, 0, 0);
+	args.views[GEMM_BIAS].dtype = KOPS_F64;
+	refused(args, KOPS_E_DTYPE, "a is f32, bias is f64: gemm wants one type for both");
+	args.views[GEMM_BIAS].dtype = KOPS_F32;
+	args.params.gemm.activation = (enum gemm_activation)5;
+	refused(args, KOPS_E_INVALID,
+	        "activation is 5; it is none (0), relu (1), gelu (2), gelu_tanh (3) or silu (4)");
 }
 
 static void softmax_works_in_place_or_apart(void **state)
@@ -315,7 +351,7 @@ static void ops_are_alike_that_differ_in_places_only(void **state)
 
 	b.views[0].space = &spaces[3];
 	b.views[1].offset = 4096 + 16;
-	b.views[2].data = (void *)32;
+	b.views[GEMM_C].data = (void *)32;
 	assert_true(op_args_alike(&a, &b));
 	b.views[1].offset = 4;
 	assert_false(op_args_alike(&a, &b));
@@ -326,7 +362,7 @@ static void ops_are_alike_that_differ_in_places_only(void **state)
 	b.views[0].strides[0] = 16;
 	assert_false(op_args_alike(&a, &b));
 	b = a;
-	b.views[2].shape[1] = 6;
+	b.views[GEMM_C].shape[1] = 6;
 	assert_false(op_args_alike(&a, &b));
 	b = a;
 	b.views[0].dtype = KOPS_F16;
@@ -394,6 +430,7 @@ int main(void)
 	    cmocka_unit_test(gemm_types_and_scalars_must_fit),
 	    cmocka_unit_test(gemm_output_stays_clear_of_inputs),
 	    cmocka_unit_test(gemm_operands_get_one_form),
+	    cmocka_unit_test(gemm_repeats_its_bias_to_c),
 	    cmocka_unit_test(softmax_works_in_place_or_apart),
 	    cmocka_unit_test(each_op_has_its_types),
 	    cmocka_unit_test(softmax_rows_are_folded),

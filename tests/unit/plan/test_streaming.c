@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "common/cpu.h"
+#include "common/rules.h"
+#include "gemm/gemm.h"
 #include "host_mover.h"
 #include "plan/plan.h"
 #include "seed.h"
@@ -195,9 +197,18 @@ static void place(struct fixture *f, unsigned v, uint64_t rows, uint64_t cols)
 	assert_true(f->used <= ELEMENTS);
 }
 
+/* Gives the product a bias that is repeated along some axes, or an activation that keeps numbers exact. */
+static void finish_product(struct fixture *f, uint64_t m, uint64_t n)
+{
+	if (pick(2))
+		place(f, GEMM_BIAS, pick(2) ? m : 1, pick(2) ? n : 1);
+	if (pick(2))
+		f->ops[0].args.params.gemm.activation = GEMM_ACTIVATION_RELU;
+}
+
 static uint64_t bytes_of(const struct fixture *f, unsigned v)
 {
-	return view_elements(&f->ops[0].args.views[v]) * sizeof(float);
+	return (uint64_t)rules_bytes(&f->ops[0].args.views[v]);
 }
 
 static void enqueue_part(struct stage *stage)
@@ -296,13 +307,15 @@ static void products_are_right(void **state)
 		f.ops[0].args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
 		place(&f, 0, m, k);
 		place(&f, 1, k, n);
-		place(&f, 2, m, n);
+		place(&f, GEMM_C, m, n);
+		finish_product(&f, m, n);
 		if (!cut(&f))
 			continue;
 		check(&f);
-		assert_int_equal(bytes_up, bytes_of(&f, 0) + bytes_of(&f, 1) +
-		                               (f.ops[0].args.params.gemm.beta != 0 ? bytes_of(&f, 2) : 0));
-		assert_int_equal(bytes_down, bytes_of(&f, 2));
+		assert_int_equal(bytes_up,
+		                 bytes_of(&f, 0) + bytes_of(&f, 1) + bytes_of(&f, GEMM_BIAS) +
+		                     (f.ops[0].args.params.gemm.beta != 0 ? bytes_of(&f, GEMM_C) : 0));
+		assert_int_equal(bytes_down, bytes_of(&f, GEMM_C));
 	}
 }
 
@@ -363,11 +376,13 @@ static void products_by_windows_are_right(void **state)
 		f.ops[0].args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
 		place(&f, 0, m, k);
 		place(&f, 1, k, n);
-		place(&f, 2, m, n);
-		f.ops[1] = (struct run_op){
-		    .args = {.op = op_by_name("add"),
-		             .views = {f.ops[0].args.views[2], f.ops[0].args.views[0], f.ops[0].args.views[2]}},
-		    .kernel = reference_of(&add_cpu_kernels)};
+		place(&f, GEMM_C, m, n);
+		finish_product(&f, m, n);
+		f.ops[1] =
+		    (struct run_op){.args = {.op = op_by_name("add"),
+		                             .views = {f.ops[0].args.views[GEMM_C], f.ops[0].args.views[GEMM_A],
+		                                       f.ops[0].args.views[GEMM_C]}},
+		                    .kernel = reference_of(&add_cpu_kernels)};
 		if (!cut_to_windows(&f.ops[0]) || (k == n && !cut_to_windows(&f.ops[1])))
 			continue;
 		f.run.n_ops = k == n ? 2 : 1;
@@ -375,9 +390,10 @@ static void products_by_windows_are_right(void **state)
 		if (f.run.n_ops > 1)
 			continue;
 		/* What chunks share is moved again for each of them, and nothing else. */
-		assert_true((double)bytes_up <= bytes_moved(&f, 0) + bytes_moved(&f, 1) +
-		                                    f.ops[0].args.params.gemm.beta * (double)bytes_of(&f, 2));
-		assert_int_equal(bytes_down, bytes_of(&f, 2));
+		assert_true((double)bytes_up <=
+		            bytes_moved(&f, 0) + bytes_moved(&f, 1) + bytes_moved(&f, GEMM_BIAS) +
+		                f.ops[0].args.params.gemm.beta * (double)bytes_of(&f, GEMM_C));
+		assert_int_equal(bytes_down, bytes_of(&f, GEMM_C));
 	}
 }
 
@@ -435,7 +451,9 @@ static struct planned plan_products_on(uint64_t device_bytes, unsigned n_ops, ui
 	for (unsigned i = 0; i < n_ops; i++) {
 		both[i] = (struct run_op){.args.op = op_by_name("gemm"), .pinned = ""};
 		both[i].args.params.gemm.alpha = 1;
-		for (unsigned v = 0; v < 3; v++) {
+		for (unsigned v = 0; v <= GEMM_C; v++) {
+			if (v == GEMM_BIAS)
+				continue;
 			both[i].args.views[v] = (struct view){.dtype = KOPS_F32,
 			                                      .rank = 2,
 			                                      .shape = {n, n},

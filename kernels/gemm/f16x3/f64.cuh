@@ -67,7 +67,7 @@ __device__ __forceinline__ void f64_add_tile(f64_sums &sums, const float *a_tile
 __device__ __forceinline__ void f64_write(const gemm_task &t, const place &at, const f64_sums &sums,
                                           const f64_place &me)
 {
-	epilogue<double> to_c = {t.to_c.alpha, t.to_c.beta};
+	epilogue<double> to_c = t.to_c.as<double>();
 	float *c = block_of_c(t, at);
 
 #pragma unroll
@@ -79,7 +79,9 @@ __device__ __forceinline__ void f64_write(const gemm_task &t, const place &at, c
 				int row = me.row + i * 16 + n / 2 * 8 + me.group;
 				int col = me.col + j * 8 + me.member * 2 + n % 2;
 				if (row < at.rows && col < at.cols)
-					to_c.store(c + row * t.p.c.row + col * t.p.c.col, sums[i][j][n]);
+					to_c.store<float>(
+					    c + row * t.p.c.row + col * t.p.c.col, sums[i][j][n],
+					    {at.batch, (int64_t)at.row + row, (int64_t)at.col + col});
 			}
 }
 

@@ -14,9 +14,9 @@
 #include "common/hopper/global.cuh"
 #include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
+#include "gemm/f16x3/split.cuh"
 #include "gemm/pipeline.cuh"
 #include "gemm/scheduler.cuh"
-#include "gemm/split.cuh"
 
 namespace
 {
@@ -220,31 +220,67 @@ __device__ __forceinline__ void multiply_tiles(float (&sums)[WAVE_SUMS], const t
 /* Where a thread's sums of one wave lie in C: rows `row` and row + 8, pairs of columns from `col` on, 8 apart.
  */
 struct wave_place {
-	uint64_t row, col;
+	uint64_t batch, row, col;
 	float *c;
+
+	__device__ __forceinline__ c_index index(int half, int further) const
+	{
+		return {batch, (int64_t)row + half * 8, (int64_t)col + further};
+	}
 };
 
-/* Two columns at a time; all columns exist. What there was in C is read ahead. */
-template <bool KEEPS, int SUMS>
+/* Bias and activation of pairs of columns, 8 apart. */
+template <int PAIRS>
+__device__ __forceinline__ void finish_pairs(const product &p, const c_index &at, float (&v)[PAIRS * 2])
+{
+	const float *from = element_at<float>(p.to_c.bias, at.batch, at.row, at.col);
+
+	if (p.to_c.has_line) {
+		float2 bias[PAIRS];
+#pragma unroll
+		for (int j = 0; j < PAIRS; j++)
+			bias[j] = load_pair(from + j * 8);
+#pragma unroll
+		for (int j = 0; j < PAIRS; j++)
+			v[j * 2] += bias[j].x, v[j * 2 + 1] += bias[j].y;
+	} else if (p.to_c.has_bias) {
+#pragma unroll
+		for (int j = 0; j < PAIRS * 2; j++)
+			v[j] += from[(j / 2 * 8 + j % 2) * p.to_c.bias.col];
+	}
+	p.to_c.activate(v);
+}
+
+/* Two columns at a time; all columns exist. What there was in C is read ahead. FINISHES: there is more to do
+ * than to scale. */
+template <bool KEEPS, bool FINISHES, int SUMS>
 __device__ __forceinline__ void write_pairs(const product &p, const wave_place &at, const float (&sums)[SUMS],
                                             const float (&b_scale)[SUMS / 2], float a_scale, int half)
 {
-	constexpr int PAIRS = SUMS / 4;
-	float2 *c = (float2 *)(at.c + half * 8 * p.c.row), old[PAIRS];
+	constexpr int PAIRS = SUMS / 4, AT_ONCE = FINISHES ? (PAIRS < 8 ? PAIRS : 8) : KEEPS ? PAIRS : 1;
+	float2 *c = (float2 *)(at.c + half * 8 * p.c.row);
 
 	if (at.row + half * 8 >= p.m)
 		return;
 #pragma unroll
-	for (int j = 0; KEEPS && j < PAIRS; j++)
-		old[j] = c[j * 4];
+	for (int first = 0; first < PAIRS; first += AT_ONCE) {
+		float2 old[AT_ONCE];
+		float v[AT_ONCE * 2];
 #pragma unroll
-	for (int j = 0; j < PAIRS; j++) {
-		const float *s = &sums[j * 4 + half * 2];
-		float2 v = make_float2(p.to_c.scale(s[0] * (a_scale * b_scale[j * 2])),
-		                       p.to_c.scale(s[1] * (a_scale * b_scale[j * 2 + 1])));
-		if (KEEPS)
-			v.x = p.to_c.add_old(v.x, old[j].x), v.y = p.to_c.add_old(v.y, old[j].y);
-		c[j * 4] = v;
+		for (int j = 0; KEEPS && j < AT_ONCE; j++)
+			old[j] = c[(first + j) * 4];
+#pragma unroll
+		for (int j = 0; j < AT_ONCE * 2; j++) {
+			float sum = sums[(first + j / 2) * 4 + half * 2 + j % 2];
+			v[j] = p.to_c.scale(sum * (a_scale * b_scale[first * 2 + j]));
+			if (KEEPS)
+				v[j] = p.to_c.add_old(v[j], j % 2 ? old[j / 2].y : old[j / 2].x);
+		}
+		if constexpr (FINISHES)
+			finish_pairs<AT_ONCE>(p, at.index(half, first * 8), v);
+#pragma unroll
+		for (int j = 0; j < AT_ONCE; j++)
+			c[(first + j) * 4] = make_float2(v[j * 2], v[j * 2 + 1]);
 	}
 }
 
@@ -258,8 +294,9 @@ __device__ __forceinline__ void write_singly(const product &p, const wave_place 
 	for (int j = 0; j < SUMS / 2; j++) {
 		int col = j / 2 * 8 + j % 2;
 		if (at.col + col < p.n)
-			p.to_c.store(at.c + half * 8 * p.c.row + col * p.c.col,
-			             sums[j / 2 * 4 + half * 2 + j % 2] * (a_scale * b_scale[j]));
+			p.to_c.store<float>(at.c + half * 8 * p.c.row + col * p.c.col,
+			                    sums[j / 2 * 4 + half * 2 + j % 2] * (a_scale * b_scale[j]),
+			                    at.index(half, col));
 	}
 }
 
@@ -280,17 +317,21 @@ __device__ __forceinline__ void write_sums_of(const product &p, uint64_t batch, 
 		    -scale_of<typename CUT::FORMAT>(p.b_largest[batch * p.b_batch + col + j / 2 * 8 + j % 2]));
 #pragma unroll
 	for (int w = 0; w < WAVES; w++, row += WAVE_LINES) {
-		wave_place at = {row, col, element_at<float>(p.c, batch, row, col)};
+		wave_place at = {batch, row, col, element_at<float>(p.c, batch, row, col)};
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
 			float a_scale = power_of_two(
 			    -scale_of<typename CUT::FORMAT>(p.a_largest[batch * p.a_batch + row + half * 8]));
 			if (!pairs)
 				write_singly(p, at, sums[w], b_scale, a_scale, half);
+			else if (__builtin_expect(!p.to_c.finishes() && !p.to_c.keeps_old(), 1))
+				write_pairs<false, false>(p, at, sums[w], b_scale, a_scale, half);
+			else if (!p.to_c.finishes())
+				write_pairs<true, false>(p, at, sums[w], b_scale, a_scale, half);
 			else if (p.to_c.keeps_old())
-				write_pairs<true>(p, at, sums[w], b_scale, a_scale, half);
+				write_pairs<true, true>(p, at, sums[w], b_scale, a_scale, half);
 			else
-				write_pairs<false>(p, at, sums[w], b_scale, a_scale, half);
+				write_pairs<false, true>(p, at, sums[w], b_scale, a_scale, half);
 		}
 	}
 }

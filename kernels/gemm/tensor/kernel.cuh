@@ -1,10 +1,10 @@
 /*
- * tensor.cuh: a product of 16-bit or tf32 numbers on Hopper's tensor cores, summed in f32.
+ * kernel.cuh: a product of 16-bit or tf32 numbers on Hopper's tensor cores, summed in f32.
  *
- * As in product.cuh a block keeps to one multiprocessor: one warpgroup brings tiles of K into a ring of stages,
- * two multiply, each 64 or 128 rows of a tile of C. Here tensor maps describe A, B and C, so that the copy
- * engine brings any layout, fills up with zeros behind the ends, rounds f32 to tf32, to nearest (the tensor
- * cores would cut it off), and writes C while the next tile is under way.
+ * As in f16x3/product.cuh a block keeps to one multiprocessor: one warpgroup brings tiles of K into a ring of
+ * stages, two multiply, each 64 or 128 rows of a tile of C. Here tensor maps describe A, B and C, so that the
+ * copy engine brings any layout, fills up with zeros behind the ends, rounds f32 to tf32, to nearest (the
+ * tensor cores would cut it off), and writes C while the next tile is under way.
  *
  * Whatever the type, a line of a tile is 128 bytes, 16-byte pieces exchanged by the 128-byte swizzle: a tile of
  * K is 64 numbers of 16 bits or 32 of tf32. An operand lies along K in its lines or across them. The tensor
@@ -51,7 +51,7 @@ __device__ __forceinline__ void consume_deferring(const work &w, pipeline<typena
 		settle<F>(sums);
 		release(last);
 		if (!over && box.takes(w, tile)) {
-			box.take(w, tile, sums);
+			box.take(w, tile, consumer, sums);
 			continue;
 		}
 		write_sums<F>(w, tile, consumer, {slots, over ? free_stage<F>(r) : 0}, sums);
@@ -115,6 +115,8 @@ __device__ __forceinline__ void store_group(const work &w, const place &tile, in
 
 	if (w.to_c.keeps_old())
 		add_old<F, false>(w, at.batch, at.row, col, me, values);
+	if constexpr (F::CUT::FINISHES)
+		finish_values<F>(w, at.batch, at.row, col, me, values);
 	store_values<F>(w, at.batch, at.row, col, me, values);
 }
 
