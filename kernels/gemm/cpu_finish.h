@@ -4,12 +4,11 @@
 
 #include "kernel.h"
 
-/* alpha * a * b + beta * c of one batch, of f32 or f64, which the bias has other types than: lines of
- * neighbours. */
+/* alpha * a * b + beta * c of one batch, in f32 or f64, as lines of neighbours. */
 struct gemm_sums {
 	char *data;
 	bool by_columns; /* lines are columns of c */
-	int64_t apart;   /* lines, in elements */
+	int64_t apart;   /* from line to line, in elements */
 };
 
 /* Puts activation(sum + bias) in place of the sums. Returns when it is done; uses all threads. */

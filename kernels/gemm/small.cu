@@ -8,7 +8,7 @@
  *           16×16 by mma.sync
  *
  * A product of 64³ takes a launch and little else. So what counts is how soon a block has its first tiles, and
- * that up to TOGETHER_MAX products are one launch: then each block finds its operands' addresses in a table.
+ * that up to TOGETHER products are one launch: then each block finds its operands' addresses in a table.
  *
  * A tile lies in shared memory as its lines do in global memory, and ldmatrix turns it where they do not run
  * along K. 16 more bytes to a line let 8 of them meet 32 banks. Lines that are not made of aligned pieces of 16
