@@ -105,6 +105,29 @@ void rules_pad_rank(struct view *v, uint32_t rank)
 	}
 }
 
+int rules_spread(struct view *v, const char *name, const struct view *y, const char *y_name, uint32_t rank,
+                 char why[WHY_BYTES])
+{
+	char tv[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
+	struct view wide = *v, goal = *y;
+
+	rules_pad_rank(&wide, rank);
+	rules_pad_rank(&goal, rank);
+	for (uint32_t d = 0; d < rank; d++) {
+		if (wide.shape[d] == 1)
+			wide.strides[d] = 0;
+		else if (wide.shape[d] != goal.shape[d])
+			return rules_refuse(
+			    why, KOPS_E_SHAPE,
+			    "%s is %s, which does not repeat to %s's %s: each extent, from the last, must be "
+			    "equal or 1",
+			    name, rules_shape(v, tv), y_name, rules_shape(y, ty));
+		wide.shape[d] = goal.shape[d];
+	}
+	*v = wide;
+	return 0;
+}
+
 /* Returns true if axis d of v continues axis d + 1, so one axis of shape[d] * shape[d + 1] is equivalent. */
 static bool continues(const struct view *v, uint32_t d)
 {

@@ -50,6 +50,13 @@ int rules_broadcast(const struct view *a, const char *a_name, const struct view 
 void rules_pad_rank(struct view *v, uint32_t rank);
 
 /*
+ * Repeats v to y's shape, with this rank, by strides of 0. KOPS_E_SHAPE with a sentence, and v as it was, if an
+ * extent, from the last, is neither y's nor 1.
+ */
+int rules_spread(struct view *v, const char *name, const struct view *y, const char *y_name, uint32_t rank,
+                 char why[WHY_BYTES]);
+
+/*
  * Sorts the axes of views of one shape by the falling strides of the last view, with axes of one index first.
  * For ops that treat every element alike. Element (0, …) stays where it is.
  */

@@ -137,32 +137,16 @@ static int check_inner(const struct view *a, const struct view *b, char why[WHY_
 	                    (unsigned long long)rows_of(b));
 }
 
-/* Repeats the bias to c's shape, with rank 3. */
+/* Repeats the bias, if there is one, to c's shape, with rank 3. */
 static int spread_bias(struct view *bias, const struct view *c, char why[WHY_BYTES])
 {
-	char tb[RULES_SHAPE_BYTES], tc[RULES_SHAPE_BYTES];
-	struct view wide = *bias, goal = *c;
 	int rc;
 
 	if (view_is_absent(bias))
 		return 0;
 	if ((rc = rules_rank(bias, "bias", 1, 3, why)) < 0)
 		return rc;
-	rules_pad_rank(&wide, 3);
-	rules_pad_rank(&goal, 3);
-	for (uint32_t d = 0; d < 3; d++) {
-		if (wide.shape[d] == 1)
-			wide.strides[d] = 0;
-		else if (wide.shape[d] != goal.shape[d])
-			return rules_refuse(
-			    why, KOPS_E_SHAPE,
-			    "bias is %s, which does not repeat to c's %s: each extent, from the last, must be "
-			    "equal or 1",
-			    rules_shape(bias, tb), rules_shape(c, tc));
-		wide.shape[d] = goal.shape[d];
-	}
-	*bias = wide;
-	return 0;
+	return rules_spread(bias, "bias", c, "c", 3, why);
 }
 
 static int result(struct op_args *args, char why[WHY_BYTES])

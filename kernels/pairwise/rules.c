@@ -17,30 +17,6 @@ const struct op_operand pairwise_operands[PAIRWISE_OPERANDS] = {
            .about = "1 to 4 axes"},
 };
 
-/* Repeats v to the shape of y, with rank 4. */
-static int spread(struct view *v, const char *name, const struct view *y, char why[WHY_BYTES])
-{
-	char tv[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
-	struct view wide = *v, goal = *y;
-
-	rules_pad_rank(&wide, 4);
-	rules_pad_rank(&goal, 4);
-	for (uint32_t d = 0; d < 4; d++) {
-		if (wide.shape[d] == goal.shape[d])
-			continue;
-		if (wide.shape[d] != 1)
-			return rules_refuse(
-			    why, KOPS_E_SHAPE,
-			    "%s is %s, which does not repeat to y's %s: each extent, from the last, must be "
-			    "equal or 1",
-			    name, rules_shape(v, tv), rules_shape(y, ty));
-		wide.shape[d] = goal.shape[d];
-		wide.strides[d] = 0;
-	}
-	*v = wide;
-	return 0;
-}
-
 /* Takes y's shape, since inputs may be smaller. */
 void pairwise_shape(const struct op_args *args, struct op_shape *ret)
 {
@@ -67,8 +43,8 @@ int pairwise_check(struct op_args *args, char why[WHY_BYTES])
 	struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = check_ranks(args, why)) < 0 || (rc = spread(a, "a", y, why)) < 0 ||
-	    (rc = spread(b, "b", y, why)) < 0)
+	if ((rc = check_ranks(args, why)) < 0 || (rc = rules_spread(a, "a", y, "y", 4, why)) < 0 ||
+	    (rc = rules_spread(b, "b", y, "y", 4, why)) < 0)
 		return rc;
 	rules_pad_rank(y, 4);
 	if ((rc = rules_outputs(args, why)) < 0)
