@@ -226,8 +226,8 @@ static void report_text(struct ipc *ipc)
 	snprintf(name, sizeof(name), "gemm %llu³ on %s", (unsigned long long)ipc->size,
 	         kops_job_receipt(ipc->jobs[0])->device);
 	print_row(name, &ipc->job, more);
-	printf("jobs a second: %.0f with 1 out, %.0f with %d out\n", ipc->per_second_1, ipc->per_second_16,
-	       OUT_MAX);
+	printf("jobs a second: %.0f with 1 in flight, %.0f with %d in flight\n", ipc->per_second_1,
+	       ipc->per_second_16, OUT_MAX);
 }
 
 static void report_json(struct ipc *ipc)
@@ -327,7 +327,8 @@ const struct command command_ipc = {
     .summary = "round trips, and the latency and rate of small jobs",
     .usage = "[options]",
     .help = "Three figures: ping through libkops, the latency of a small product host to host, and jobs per\n"
-            "second with 1 and with 16 jobs out. The peer is a bare SOCK_SEQPACKET echo between two processes\n"
+            "second with 1 and with 16 jobs in flight. The peer is a bare SOCK_SEQPACKET echo between two "
+            "processes\n"
             "(epoll in the server), measured in turns in the same run.\n"
             "\n"
             "Examples:\n"

@@ -42,7 +42,7 @@ static const struct kind kinds[] = {
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
-/* A number of clients, each with a number of jobs out, and what they completed. */
+/* A number of clients, each with a number of jobs in flight, and what they completed. */
 struct crowd {
 	unsigned clients, out;
 	double per_second, p50_us, worst_p99_us;
@@ -254,7 +254,7 @@ static int make_jobs(const struct client *c, kops *k, kops_job **jobs)
 	return rc;
 }
 
-/* Keeps the number of jobs out constant. Waits for jobs in the order in which they were sent. */
+/* Keeps the number of jobs in flight constant. Waits for jobs in the order in which they were sent. */
 static int keep_busy(struct client *c, kops_job **jobs)
 {
 	double sent_us[OUT_MAX], start = cli_now_us();
@@ -378,10 +378,10 @@ static void report_text(struct path *p)
 	for (size_t i = 0; i < p->n_crowds; i++) {
 		const struct crowd *c = &p->crowds[i];
 
-		printf(
-		    "%u client%s with %u out: %.0f products of %d³ a second, p50 %.1f µs, worst p99 %.1f µs\n",
-		    c->clients, c->clients > 1 ? "s" : "", c->out, c->per_second, RATE_SIZE, c->p50_us,
-		    c->worst_p99_us);
+		printf("%u client%s with %u in flight: %.0f products of %d³ a second, p50 %.1f µs, worst p99 "
+		       "%.1f µs\n",
+		       c->clients, c->clients > 1 ? "s" : "", c->out, c->per_second, RATE_SIZE, c->p50_us,
+		       c->worst_p99_us);
 	}
 }
 
@@ -505,7 +505,7 @@ static const struct option_row options[] = {
     OPTION("clients", 0, "N", count32, clients,
            "only products a second, of so many clients: 1 to 16; default 1"),
     OPTION("out", 0, "N", count32, out,
-           "only products a second, with so many jobs out each: 1 to 64; default 1"),
+           "only products a second, with so many jobs in flight each: 1 to 64; default 1"),
     OPTION("spin", 0, "US", count32, spin, "microseconds for which clients look for answers before they sleep"),
     OPTION_DEVICE,
     OPTION_TIMEOUT_BENCH,
@@ -519,7 +519,7 @@ const struct command command_path = {
     .usage = "[options]",
     .help = "Jobs as a caller sees them: the wall clock from call to answer, what the device took, and the\n"
             "difference; of one job that is repeated, and of a job made again each time. Then products of 64³\n"
-            "host to host a second, of several clients with several jobs out each.\n"
+            "host to host a second, of several clients with several jobs in flight each.\n"
             "\n"
             "Examples:\n"
             "  kops-bench path\n"

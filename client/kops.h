@@ -13,7 +13,7 @@
  *   view     kops_view: the elements of a buffer that an operand uses: byte offset, dtype, shape and
  *            strides. Transposing, leading dimensions and batches are strides and cost no copy.
  *   job      struct kops_job: ops that run in order on one device. A job is one message to kopsd and one
- *            answer, with a receipt. It is out from kops_submit() until this process learns of its end.
+ *            answer, with a receipt. It is in flight from kops_submit() until this process learns of its end.
  */
 
 /* Made by scripts/gen-ops: table of ops */
@@ -149,14 +149,14 @@
  * codes. Any call can also return KOPS_E_SYSTEM. Any blocking call can return KOPS_E_CONNECT, KOPS_E_TIMEOUT
  * and KOPS_E_PROTOCOL.
  *
- * Restarts: when the daemon restarts while jobs are out, the handle reconnects, shares its buffers again
+ * Restarts: when the daemon restarts while jobs are in flight, the handle reconnects, shares its buffers again
  * under their old ids and sends every unanswered job again. A job is not sent again if its inputs may
  * have changed. It fails with KOPS_E_INTERRUPTED, and the caller decides. Its inputs may have changed if
  *   - it overwrites them itself (gemm with beta != 0, in-place ops), or a later unanswered job does,
  *     unless an earlier op that is repeated too writes them first; or
  *   - a job that is not sent again should have written them.
  *
- * A job that was out at three deaths of the daemon in a row may have caused them, so it fails in the same
+ * A job that was in flight at three deaths of the daemon in a row may have caused them, so it fails in the same
  * way. A buffer that was being made at three deaths in a row fails too. A restart loses the content of
  * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
  *
@@ -177,10 +177,10 @@
  * program may close descriptors that it does not know (closefrom(), daemons), and open its own files under
  * their numbers. Calls notice that, and neither write to nor close such a file.
  *
- *   - The connection is then lost as in a restart of the daemon, with the same consequences for jobs that are
- *     out and for RESIDENT buffers. The next call connects again.
+ *   - The connection is then lost as in a restart of the daemon, with the same consequences for jobs in
+ *     flight and for RESIDENT buffers. The next call connects again.
  *   - SHARED buffers stay mapped where they are, with their content, and are shared again. A buffer is first
- *     copied to a new memfd if its memfd is lost, or if a job that is out uses it. That takes 0.5 ms a MiB.
+ *     copied to a new memfd if its memfd is lost, or if a job in flight uses it. That takes 0.5 ms a MiB.
  *
  * libkops cannot repair three things:
  *   - Imported memory whose descriptor was closed, unless it was KOPS_GIVEN: jobs that use it fail with
@@ -248,7 +248,7 @@ typedef struct kops_options {
 	 * With 0, a call that waits for a repeated job of over 0.1 ms wakes shortly before the job's usual end,
 	 * if CPUs are idle. If another thread takes the CPU, the call moves its own thread to another CPU by
 	 * sched_setaffinity(2), and then allows all its CPUs again. A seccomp filter must allow that. If that
-	 * does not help, or more than 8 jobs are out, calls sleep at once. */
+	 * does not help, or more than 8 jobs are in flight, calls sleep at once. */
 	uint32_t spin_us;
 } kops_options;
 
@@ -347,16 +347,16 @@ int kops_import_start(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buff
 int kops_buffer_wait(kops_buffer *buffer, int timeout_ms);
 
 /*
- * Returns true while a job that uses the buffer is out: submitted, and not yet known to have ended. kopsd may
- * then read and write the memory. Cancelled and freed jobs count too, and jobs whose call timed out. Only
+ * Returns true while a job that uses the buffer is in flight: submitted, and not yet known to have ended. kopsd
+ * may then read and write the memory. Cancelled and freed jobs count too, and jobs whose call timed out. Only
  * blocking calls and kops_process() learn that a job has ended. False in a child of fork().
  */
 bool kops_buffer_is_busy(const kops_buffer *buffer);
 
 /*
- * Blocks until no job that uses the buffer is out, at most for timeout_ms: 0 only looks, negative means no
- * limit. Returns 0 however those jobs ended. KOPS_E_TIMEOUT: one is still out. KOPS_E_CANCELLED if a callback
- * freed the buffer.
+ * Blocks until no job in flight uses the buffer, at most for timeout_ms: 0 only looks, negative means no
+ * limit. Returns 0 however those jobs ended. KOPS_E_TIMEOUT: one is still in flight. KOPS_E_CANCELLED if a
+ * callback freed the buffer.
  */
 int kops_buffer_wait_idle(kops_buffer *buffer, int timeout_ms);
 
@@ -449,7 +449,7 @@ typedef struct kops_job_options {
 int kops_job_new(kops *k, const kops_job_options *options, kops_job **ret_job);
 
 /*
- * Frees the job. Does not block. A job that is still out is abandoned: its answer is dropped and its callback
+ * Frees the job. Does not block. A job in flight is abandoned: its answer is dropped and its callback
  * is not called, but it may still write its outputs. Allowed inside that job's callback. NULL is allowed.
  */
 void kops_job_free(kops_job *job);
@@ -614,20 +614,20 @@ typedef void kops_callback(kops_job *job, int status, void *user);
 
 /*
  * Sends the job, or queues it to be sent. Does not block, even when the socket is full or the daemon is away.
- * done may be NULL. The job's buffers may be freed while it is out; see kops_free().
+ * done may be NULL. The job's buffers may be freed while it is in flight; see kops_free().
  *
  * A finished job may be submitted again: it runs the same ops on the present content of its buffers. Submit a
  * job again instead of making an equal one. The daemon prepares it at the second time, and from the third time
  * on a run costs little more than a message each way.
  *
- * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when the job is out already,
+ * KOPS_E_INVALID for a job without ops or with a freed buffer, KOPS_E_STATE when the job is in flight already,
  * KOPS_E_NOMEM, KOPS_E_SYSTEM; the code of a buffer that could not be made.
  */
 int kops_submit(kops_job *job, kops_callback *done, void *user);
 
 /*
  * Blocks until the job is done, at most for timeout_ms: 0 only looks for its answer, negative means no limit.
- * Returns the job's status. After KOPS_E_TIMEOUT the job is still out: wait again.
+ * Returns the job's status. After KOPS_E_TIMEOUT the job is still in flight: wait again.
  * KOPS_E_STATE for a job that was never submitted.
  */
 int kops_wait(kops_job *job, int timeout_ms);
@@ -644,7 +644,7 @@ int kops_job_prepare(kops_job *job);
 /*
  * Submits the job without a callback and blocks until it is done, at most for the handle's timeout.
  * kops_run_for() blocks for timeout_ms instead: 0 does not block, negative means no limit. Returns the job's
- * status. After KOPS_E_TIMEOUT the job is cancelled as by kops_cancel(). It is out until it has stopped:
+ * status. After KOPS_E_TIMEOUT the job is cancelled as by kops_cancel(). It is in flight until it has stopped:
  * kops_wait() blocks until then.
  */
 int kops_run(kops_job *job);
@@ -652,8 +652,8 @@ int kops_run_for(kops_job *job, int timeout_ms);
 
 /*
  * kops_submit() without a callback, then kops_wait() with this timeout, for callers that have other work
- * between two waits. Blocks. After KOPS_E_TIMEOUT the job is still out, and not cancelled: call kops_wait() to
- * go on waiting.
+ * between two waits. Blocks. After KOPS_E_TIMEOUT the job is still in flight, and not cancelled: call
+ * kops_wait() to go on waiting.
  */
 int kops_submit_and_wait(kops_job *job, int timeout_ms);
 
@@ -668,7 +668,7 @@ bool kops_job_is_out(const kops_job *job);
  *     an op: within some 50 ms. If it finishes earlier, it ends as usual.
  *   - The outputs of a cancelled job are undefined.
  *
- * KOPS_E_STATE when the job is not out.
+ * KOPS_E_STATE when the job is not in flight.
  */
 int kops_cancel(kops_job *job);
 
@@ -802,8 +802,8 @@ int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops
  *   1. Call kops_fd(). It returns -1 between connections. Register the descriptor again whenever it changes: a
  *      new connection never has the number of the last one.
  *   2. Poll it level-triggered for kops_events() (POLLIN, POLLOUT), at most for kops_timeout() ms (-1: no
- *      limit). While jobs are out or buffers are being made that is at most a second, since no poll() wakes up
- *      when this program closes the socket.
+ *      limit). While jobs are in flight or buffers are being made that is at most a second, since no poll()
+ * wakes up when this program closes the socket.
  *   3. Call kops_process(), whatever poll() returned. It runs callbacks and returns how many jobs ended
  *      and buffers were made, or a negative code when the connection is lost for good.
  * If the program closed the descriptor itself, or put another file in its place, kops_fd() returns -1, and step

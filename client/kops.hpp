@@ -180,7 +180,7 @@ class buffer
 		return true;
 	}
 	/*
-	 * Returns true while a job that names the buffer is out: the daemon may read and write it. See
+	 * Returns true while a job that names the buffer is in flight: the daemon may read and write it. See
 	 * kops_buffer_is_busy().
 	 */
 	bool is_busy() const

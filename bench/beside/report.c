@@ -37,8 +37,8 @@ void beside_print_head(struct beside *b)
 
 	printf("%s; clients that %s; ", b->bench.device->name, spins ? "spin" : "sleep while they wait");
 	if (b->two) {
-		printf("two heavy users (uid %u and %u) with %u jobs out each\n", uid_of(b, 0), uid_of(b, 1),
-		       b->out);
+		printf("two heavy users (uid %u and %u) with %u jobs in flight each\n", uid_of(b, 0),
+		       uid_of(b, 1), b->out);
 		print_head_of_two();
 		return;
 	}

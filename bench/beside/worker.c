@@ -121,7 +121,7 @@ static int complete_one(struct worker *w)
 
 /* ---- Orders ---- */
 
-/* Waits for jobs that are out, since they write to the operands. */
+/* Waits for jobs in flight, since they write to the operands. */
 static void rest(struct worker *w)
 {
 	for (unsigned i = 0; i < w->out; i++) {
@@ -136,7 +136,7 @@ static void rest(struct worker *w)
 	w->reply = (struct reply){.status = 0};
 }
 
-/* Each job that is out has operands of its own where there is room for them. */
+/* Each job in flight has operands of its own where there is room for them. */
 static int make_operands(struct worker *w)
 {
 	struct load whole = w->load;

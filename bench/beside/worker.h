@@ -32,7 +32,7 @@ struct reply {
 
 /*
  * Connects to kopsd, says whether that went well, and obeys orders until the other end of the socket is closed.
- * Keeps `out` jobs out. Runs in a child of fork(), before which no handle was opened, and ends it.
+ * Keeps `out` jobs in flight. Runs in a child of fork(), before which no handle was opened, and ends it.
  */
 _Noreturn void worker_serve(int sock, const struct cli *cli, unsigned out);
 

@@ -4,9 +4,9 @@
  *     beside_peer EVERY_US COUNT TYPE:SIZE
  *
  * One process computes SIZE³ products of the type (f32, tf32, f64, f16, bf16), with operands in the device's
- * memory and two products out all the time. Another computes a 64³ product of f32 host to host every EVERY_US
- * microseconds, COUNT times or for 3 seconds: first while the heavy one waits, then beside it. Each has a
- * context of its own, or both are clients of MPS, where that serves them.
+ * memory and two products in flight all the time. Another computes a 64³ product of f32 host to host every
+ * EVERY_US microseconds, COUNT times or for 3 seconds: first while the heavy one waits, then beside it. Each
+ * has a context of its own, or both are clients of MPS, where that serves them.
  *
  * Prints one JSON document: quiet and light, the times of small products in µs; alone_per_second and
  * beside_per_second, heavy products.

@@ -210,7 +210,7 @@ def job_rows(rows, job, spin, how, blas, floor):
 
 
 def words_of_crowd(clients, out, spin):
-    return f"{clients} client{'s' if clients > 1 else ''}, {out} out{', spinning' if spin else ''}"
+    return f"{clients} client{'s' if clients > 1 else ''}, {out} in flight{', spinning' if spin else ''}"
 
 
 def crowd_rows(rows, rate, spin, how, beside):
@@ -222,7 +222,7 @@ def crowd_rows(rows, rate, spin, how, beside):
     for what, unit, field in (("64³ products", "1/s", "per_second"), ("p50", "µs", "p50_us"),
                               ("worst p99", "µs", "worst_p99_us")):
         if field == "p50_us" and rate["out"] > 1:
-            continue  # it says how many are out, and no more
+            continue  # it says how many are in flight, and no more
         least = targets.get(field)
         target = least and (f"≥ {least / 1e3:.0f} k" if unit == "1/s" else f"≤ {least} µs")
         peers = [(name, of(got.get(key), field)) for name, got in beside.items()] if spin else ()
@@ -243,7 +243,7 @@ def jobs_part(rows, build):
     beside = {"processes of their own": processes(build)}
     with Mps() as env:
         beside = {"under MPS": processes(build, env) if env else {}, **beside}
-    if floor:  # of as many products in one launch as a client has out
+    if floor:  # of as many products in one launch as a client has in flight
         beside["floor"] = {(1, floor["together"]): {"per_second": floor["together"] / floor["host_us"] * 1e6}}
     with Daemon(build, "gpu0") as d:
         words = {spin: ["path", *(SPIN if spin else [])] for spin in (False, True)}

@@ -13,8 +13,8 @@ struct lane_load {
 	unsigned out, long_out; /* runs; those of them that are long */
 };
 
-/* The one with the fewest runs among those that it may go to: while long runs are out, short ones keep to high
- * priority. */
+/* The one with the fewest runs among those that it may go to: while long runs are in flight, short ones keep to
+ * high priority. */
 static inline unsigned cuda_choose_lane(const struct lane_load loads[CUDA_LANES], bool is_long)
 {
 	unsigned first = is_long ? CUDA_LANES_HIGH : 0, end = CUDA_LANES, best = first;
@@ -38,7 +38,7 @@ static inline unsigned cuda_choose_lane(const struct lane_load loads[CUDA_LANES]
 #define CUDA_HELD_MOST_NS 50000000u
 
 /*
- * A gap between long runs, in which memory can be unpinned. long_out: those that are out on any device;
+ * A gap between long runs, in which memory can be unpinned. long_out: those in flight on any device;
  * unpinning: calls that wait for the gap or use it; drained_ns: when long_out last became 0.
  */
 struct cuda_gap {

@@ -140,7 +140,7 @@ static bool record_crowd(struct crowd_graph *graph, const struct crowd *crowd, u
 	return graph->exec != NULL;
 }
 
-/* NULL: there is none for this crowd, or it is out. */
+/* NULL: there is none for this crowd, or it is in flight. */
 static struct crowd_graph *find_graph(struct device_state *dev, const struct crowd *crowd, unsigned n)
 {
 	struct crowd_graph *graph = n > 1 && n <= CROWD_GRAPH_OPS ? graph_of(dev, crowd, n) : NULL;

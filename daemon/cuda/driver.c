@@ -18,7 +18,7 @@
 #include "cuda/lane.h"
 #include "cuda/sensors.h"
 
-#define QUERY_NS 1000000u /* between looks for errors while runs are out */
+#define QUERY_NS 1000000u /* between looks for errors while runs are in flight */
 #define COLD_US  400.0    /* of runs after which a launch finds nothing in the caches */
 
 /* ---- Starting ---- */

@@ -10,7 +10,7 @@
  *     together.c      small ops of a run that are alike, by one launch
  *     crowd.c         those of several runs
  *     graph.c         runs that come again, recorded
- *     lane.c          the streams, and what is out on each
+ *     lane.c          the streams, and what is in flight on each
  *     transfer.c      uploads and downloads of operands
  */
 #ifndef KOPS_CUDA_GPU_H
@@ -30,7 +30,8 @@
 /* Of which the GPU tells when they were; the second and the last where there are transfers. */
 enum run_moment { RUN_BEGUN, RUN_UPLOADED, RUN_COMPUTED, RUN_DOWNLOADED, RUN_MOMENTS };
 
-/* What a run needs while it is out, or paused as its run->state. Kept for reuse: events are slow to make. */
+/* What a run needs while it is in flight, or paused as its run->state. Kept for reuse: events are slow to make.
+ */
 struct out {
 	struct run *run;
 	struct stage *stage;             /* run->planned, once it has begun */
@@ -78,7 +79,7 @@ struct lane {
 	uint32_t issued;   /* runs, and crowds of them */
 	uint32_t numbered; /* of these: graphs tell their ends themselves, and may come 2^31 times in between */
 	struct lane_words *words;
-	struct list outs; /* what is out, in the order in which it was enqueued */
+	struct list outs; /* what is in flight, in the order in which it was enqueued */
 	struct lane_load load;
 };
 
@@ -147,7 +148,7 @@ struct device_state {
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
 	struct list held;        /* long runs that wait for cuda_unpin(), and others of their queues */
 	uint64_t held_ns;        /* when the first of them came */
-	struct list done;        /* runs that are back without having been out */
+	struct list done;        /* runs that are back without having been in flight */
 	void (*wake)(void *arg); /* the argument of notify(); NULL before the first */
 	void *wake_arg;
 	uint64_t queried_ns;
@@ -186,7 +187,7 @@ int cuda_pin(void *host, uint64_t bytes, bool read_only);
  * anything with it.
  */
 void cuda_unpin(void *host);
-/* Counts long runs that are out on any device: by 1 or -1. */
+/* Counts long runs in flight on any device: by 1 or -1. */
 void cuda_long_out_add(int n);
 /* Returns true if a device should not start a long run now, which it could have started at since_ns. */
 bool cuda_holds_long(uint64_t since_ns);

@@ -77,7 +77,7 @@ static bool graphs_have_room(const struct graphs *all, size_t nodes, bool word)
 	return all->nodes + nodes <= CUDA_GRAPH_NODES_MAX && (!word || !list_is_empty(&all->free_words));
 }
 
-/* For so many nodes and words more. False: those that are left are out. */
+/* For so many nodes and words more. False: those that are left are in flight. */
 static bool make_room_for_graph(struct graphs *all, size_t nodes, bool word)
 {
 	struct cuda_graph *graph = list_last(&all->by_use, struct cuda_graph, by_use), *newer;

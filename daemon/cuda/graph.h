@@ -33,8 +33,8 @@ struct cuda_graph *cuda_graph_begin(struct device_state *dev, const struct lane 
 bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc);
 
 /*
- * 0 or KOPS_E_FAULT. It is out until cuda_graph_rest(); *ret_word is 0 until the GPU is through with it, and 1
- * then.
+ * 0 or KOPS_E_FAULT. It is in flight until cuda_graph_rest(); *ret_word is 0 until the GPU is through with it,
+ * and 1 then.
  */
 int cuda_graph_launch(struct cuda_graph *graph, const uint32_t **ret_word);
 void cuda_graph_rest(struct cuda_graph *graph);

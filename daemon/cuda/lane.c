@@ -1,4 +1,4 @@
-/* lane.c: which stream a run goes to, and what is out on each. */
+/* lane.c: which stream a run goes to, and what is in flight on each. */
 #include "cuda/lane.h"
 
 #include <stdio.h>

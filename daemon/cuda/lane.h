@@ -1,13 +1,13 @@
 /*
- * lane.h: the CUDA streams of a device, and what is out on each.
+ * lane.h: the CUDA streams of a device, and what is in flight on each.
  *
  * A device has CUDA_LANES streams, some of high priority, for short runs. A run goes to the stream that already
  * holds runs of its queue, which keeps their order, else to the one with the fewest (choice.h). Each stream has
  * a cuBLAS handle of its own: a handle has one workspace, and two streams writing it at once would spoil each
  * other's results.
  *
- * What is out on a stream is a queue in the order in which it was enqueued; a run that failed on the way takes
- * its place in it too, since the GPU may still be working for it.
+ * What is in flight on a stream is a queue in the order in which it was enqueued; a run that failed on the way
+ * takes its place in it too, since the GPU may still be working for it.
  */
 #ifndef KOPS_CUDA_LANE_H
 #define KOPS_CUDA_LANE_H
@@ -32,12 +32,12 @@ struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue);
 /* The one of its queue, or the one that cuda_choose_lane() says. */
 struct lane *cuda_lane_for(struct device_state *dev, const struct run *run);
 void cuda_lane_push(struct lane *lane, struct out *out);
-/* The first that is out; NULL: none is. */
+/* The first in flight; NULL: none is. */
 static inline struct out *cuda_lane_first(const struct lane *lane)
 {
 	return list_first(&lane->outs, struct out, link);
 }
-/* The first that is out is no longer. */
+/* The first in flight is no longer. */
 struct out *cuda_lane_pop(struct lane *lane);
 /* That it transfers by this lane from here on. */
 void cuda_lane_use(const struct lane *lane, struct stage *stage);
@@ -64,10 +64,10 @@ void cuda_out_free(struct out *out);
 /* Writes the run's error: op i's kernel did not start. Returns rc. */
 int cuda_not_started(struct run *run, unsigned i, int rc);
 
-/* Runs that are back without having been out. */
+/* Runs that are back without having been in flight. */
 void cuda_done_push(struct device_state *dev, struct run *run, int status);
 struct run *cuda_done_pop(struct device_state *dev);
-/* Fails what is out and remembers why: the context is lost. */
+/* Fails what is in flight and remembers why: the context is lost. */
 void cuda_give_up(struct device_state *dev, cudaError_t error);
 
 #endif

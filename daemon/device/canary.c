@@ -229,7 +229,7 @@ static enum verdict test_sample(const struct subject *s, const struct kernel *ke
 
 	for (unsigned tries = 0; c && verdict == NOT_TRIED && tries < TRIES && takes(kernel, c); tries++) {
 		if (!run_through(s, canary_prepare(c, kernel->name)))
-			return BROKEN; /* leak the run, which is still out; the device is given up */
+			return BROKEN; /* leak the run, which is still in flight; the device is given up */
 		/* Running out of memory says nothing about the kernel. */
 		if (c->run.status != KOPS_E_NOMEM)
 			verdict = canary_is_right(c) ? PASSED : FAILED;

@@ -12,7 +12,7 @@ struct canary;
 /* The problem that op->sample() gives for dtype, in memory of its own. NULL: op does not take dtype, or no
  * memory. */
 struct canary *canary_new(const struct op *op, kops_dtype dtype);
-void canary_free(struct canary *canary); /* NULL allowed; its run must not be out */
+void canary_free(struct canary *canary); /* NULL allowed; its run must not be in flight */
 
 /* Fills the inputs, poisons the output and returns the run. kernel: a name, or "" for auto. */
 struct run *canary_prepare(struct canary *canary, const char *kernel);

@@ -38,7 +38,7 @@ struct device {
 	/* Current state, for others to read. */
 	unsigned runs_out;   /* jobs and canary, without those beside */
 	unsigned work_out;   /* all runs and tasks */
-	double planned_us;   /* of the runs that are out, without those beside */
+	double planned_us;   /* of the runs in flight, without those beside */
 	unsigned beside_out; /* short runs that another thread computes beside a long one */
 	bool canary_out;
 	struct device_stats stats;
@@ -72,10 +72,11 @@ struct device {
 int device_open(uv_loop_t *loop, const char *name, const struct driver *driver, unsigned index,
                 const struct driver_limits *limits, struct device **ret_device, char why[WHY_BYTES]);
 
-/* Stops the thread and frees the device. No work may be out. NULL allowed. The loop must run once more. */
+/* Stops the thread and frees the device. No work may be in flight. NULL allowed. The loop must run once more.
+ */
 void device_close(struct device *device);
 
-/* Hands over work, in order; work->beside is set if it is to be computed beside a run that is out. Loop
+/* Hands over work, in order; work->beside is set if it is to be computed beside a run in flight. Loop
  * thread. */
 void device_submit(struct device *device, struct device_work *work);
 
@@ -116,8 +117,8 @@ static inline bool device_may_pause(const struct device *device, const struct ru
 	return works_by_itself ? !run_is_one_slice(run) : run->n_ops > 1 || run->ops[0].cut.n_parts > 1;
 }
 
-/* Returns true if another run should be handed over: that saves time, and the runs out are not planned to take
- * long. */
+/* Returns true if another run should be handed over: that saves time, and the runs in flight are not planned to
+ * take long. */
 static inline bool device_has_room(const struct device *device)
 {
 	const struct device_info *info = device->info;
@@ -127,7 +128,7 @@ static inline bool device_has_room(const struct device *device)
 }
 
 /* Returns true if runs of at most info.beside_us may be handed over to a device that works by itself, however
- * long the runs out take: it computes them beside these. */
+ * long the runs in flight take: it computes them beside these. */
 static inline bool device_has_room_for_short(const struct device *device)
 {
 	const struct device_info *info = device->info;
@@ -144,7 +145,7 @@ static inline bool device_is_full(const struct device *device)
 }
 
 /*
- * Returns true if the planned run may be computed beside those that are out: they take long, it is short, and
+ * Returns true if the planned run may be computed beside those in flight: they take long, it is short, and
  * it needs no threads that they use. So it need not wait until a long one pauses.
  */
 bool device_has_room_beside(const struct device *device, const struct run *run);
@@ -161,7 +162,7 @@ static inline bool device_can_hang(const struct device *device)
 	return device->driver->notify != NULL;
 }
 
-/* The number of jobs out, without the canary. */
+/* The number of jobs in flight, without the canary. */
 unsigned device_jobs_out(const struct device *device);
 /* How long the current job has run since the device last returned one; 0: there is none. */
 double device_live_us(const struct device *device);
@@ -172,10 +173,10 @@ double device_load(const struct device *device);
 
 /*
  * Health. A canary is a small gemm with a known answer that takes the path of every job. The device is healthy
- * if the last canary was right and none is overdue. A canary is not overdue while other runs are out for less
- * than hang_ns. The CPU cannot hang.
+ * if the last canary was right and none is overdue. A canary is not overdue while other runs are in flight for
+ * less than hang_ns. The CPU cannot hang.
  */
-void device_start_canary(struct device *device); /* does nothing if one is out */
+void device_start_canary(struct device *device); /* does nothing if one is in flight */
 /* Returns true if the device can hang, has runs out, and has returned none for hang_ns. */
 bool device_is_hung(const struct device *device, uint64_t hang_ns);
 bool device_is_healthy(const struct device *device, uint64_t hang_ns);

@@ -47,7 +47,7 @@ struct driver {
 	 */
 	int (*open_beside)(const struct device_state *dev, struct device_state **ret_beside,
 	                   char why[WHY_BYTES]);
-	void (*close)(struct device_state *dev); /* NULL allowed; no run may be out */
+	void (*close)(struct device_state *dev); /* NULL allowed; no run may be in flight */
 	void (*describe)(const struct device_state *dev, struct device_info *ret); /* any thread */
 
 	/* Any thread, and may take milliseconds: fills in what the device says, of zeros. NULL: nothing. */
@@ -70,7 +70,7 @@ struct driver {
 	/* Forgets a paused run that will not go on. NULL where there is nothing to forget. */
 	void (*abandon)(struct device_state *dev, struct run *run);
 	/*
-	 * Asks that wake(arg), the same in each call, be called from any thread when a run that is out now
+	 * Asks that wake(arg), the same in each call, be called from any thread when a run in flight now
 	 * finishes. It may be called once for each run, however often notify() is, and after poll() has
 	 * returned the run. NULL where start() computes at once.
 	 */

@@ -42,9 +42,9 @@ void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool r
 }
 
 /*
- * Runs that are out are assumed to have equal shares of the device. Runs that overlap end sooner than one after
+ * Runs in flight are assumed to have equal shares of the device. Runs that overlap end sooner than one after
  * the other, and more may come before all have ended. So nothing is due later than the planned time of all that
- * are out.
+ * are in flight.
  */
 void forecast_left(struct forecast *f, uint64_t now)
 {

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The longest sleep while runs are out, so that a fault which wakes nobody is noticed. */
+/* The longest sleep while runs are in flight, so that a fault which wakes nobody is noticed. */
 #define SLEEP_OUT_NS 20000000u
 
 struct forecast {
@@ -34,7 +34,7 @@ static inline void forecast_ended(struct forecast *f, uint64_t plan_ns)
 /* Call it after runs that ended together. */
 void forecast_left(struct forecast *f, uint64_t now);
 
-/* While runs are out: how long to sleep, in ns; 0: the end of one is near. */
+/* While runs are in flight: how long to sleep, in ns; 0: the end of one is near. */
 uint64_t forecast_nap_ns(const struct forecast *f, uint64_t now);
 
 /*

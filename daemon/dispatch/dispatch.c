@@ -4,8 +4,8 @@
 #include "dispatch/pause.h"
 #include "dispatch/start.h"
 
-/* Returns true if the job must not start now. A suspect runs alone: it waits until nothing is out, and nothing
- * starts until it is paused or has ended. Other devices choose their jobs before it. */
+/* Returns true if the job must not start now. A suspect runs alone: it waits until nothing is in flight, and
+ * nothing starts until it is paused or has ended. Other devices choose their jobs before it. */
 static bool has_to_wait(struct engine *e, struct job *job)
 {
 	if (!e->suspect && job->is_suspect && e->others_first) {
@@ -18,7 +18,7 @@ static bool has_to_wait(struct engine *e, struct job *job)
 }
 
 /*
- * Returns true if the next job may run beside those that are out: only if the current one would be paused for
+ * Returns true if the next job may run beside those in flight: only if the current one would be paused for
  * it. A paused job returns to the thread that it had, and jobs of one queue keep their order. So do jobs that
  * share a buffer: on a device that runs one job at a time, a client may never have noticed that it races.
  */
@@ -42,8 +42,8 @@ static bool take_place(struct job *job)
 }
 
 /*
- * A long job that finds no room must not keep short ones from a device that computes them beside the runs out.
- * They are so few that they do not keep it from its room later.
+ * A long job that finds no room must not keep short ones from a device that computes them beside the runs in
+ * flight. They are so few that they do not keep it from its room later.
  */
 static struct job *short_instead_of(const struct job *job)
 {

@@ -19,7 +19,7 @@ static void note_lasting(struct job *job, uint64_t now)
 		marks_set_lasting(job->engine->marks, job->account->uid, job->shape);
 }
 
-/* Stops itself when nothing is out, so that an idle daemon does not wake up. */
+/* Stops itself when nothing is in flight, so that an idle daemon does not wake up. */
 static void on_lasting(uv_timer_t *timer)
 {
 	struct engine *e = timer->data;

@@ -1,6 +1,6 @@
 /*
  * lasting.h: jobs that run for long: sets their marks (marks.h) and updates their time left. A timer checks
- * them while any is out.
+ * them while any is in flight.
  */
 #ifndef KOPS_LASTING_H
 #define KOPS_LASTING_H

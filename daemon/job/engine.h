@@ -33,7 +33,7 @@ struct freed {
 struct engine_device {
 	struct device *device;
 	struct learned *learned;   /* what jobs showed; NULL: not used */
-	uint64_t bytes_out;        /* staging and workspace of runs that are out */
+	uint64_t bytes_out;        /* staging and workspace of runs in flight */
 	struct list out;           /* jobs that the device has, in the order of their starts */
 	struct list paused;        /* paused jobs whose device memory is kept */
 	uint64_t freed_ns;         /* when a run last ended or paused; unused if runs overlap */
@@ -64,7 +64,7 @@ struct engine {
 	struct errand expiry;     /* the check; the next two members are its state */
 	struct job *expires_next; /* the next job to check */
 	uint64_t earliest_ns;     /* earliest deadline of jobs that were checked, or queued meanwhile */
-	struct job *suspect;      /* waits until nothing else is out, or runs alone; NULL: none */
+	struct job *suspect;      /* waits until nothing else is in flight, or runs alone; NULL: none */
 	bool others_first;        /* no suspect may start now */
 	bool suspect_waits;       /* a suspect waits because of others_first */
 	uint64_t next_lane;
@@ -79,7 +79,8 @@ struct engine {
 
 	/* Called when a job, a buffer or a session has ended: continues a drain. */
 	void (*progress)(struct engine *engine);
-	/* Called when a run, of a job or a canary, goes to a device: checks for hung GPUs while any is out. */
+	/* Called when a run, of a job or a canary, goes to a device: checks for hung GPUs while any is in
+	 * flight. */
 	void (*watch_runs)(struct engine *engine);
 	/* Called when a trial has ended: the result will be saved. */
 	void (*learned_something)(struct engine *engine);

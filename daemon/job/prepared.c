@@ -187,7 +187,7 @@ void prepared_cool(struct prepared *p)
 	refund_memory(p, job->bytes);
 	release_buffers(job);
 	if (job->state != JOB_READY)
-		return; /* it is out, and is freed at its end */
+		return; /* it is in flight, and is freed at its end */
 	job_free(job);
 }
 

@@ -45,7 +45,7 @@ int prepared_new(struct engine *engine, struct account *account, struct idmap *m
 /* Explains why there is no room for more of this user's. */
 void prepared_explain(const struct engine *engine, const struct account *account, char why[WHY_BYTES]);
 
-/* Forgets a prepared job; a job that is out ends as if it had not been prepared. */
+/* Forgets a prepared job; a job in flight ends as if it had not been prepared. */
 void prepared_forget(struct prepared *prepared);
 
 /* The same for one that is not in its session's map. */
@@ -57,7 +57,7 @@ bool prepared_take(struct prepared *prepared, struct job *job);
 /* Returns the job if it is READY and its plan holds, and marks it as used. NULL: make it from the message. */
 struct job *prepared_ready_job(struct prepared *prepared);
 
-/* Makes a READY job KEPT; one that is out, when it ends. */
+/* Makes a READY job KEPT; one in flight, when it ends. */
 void prepared_cool(struct prepared *prepared);
 
 /* Takes over the session's reference to a dropped buffer, and releases it when no prepared job holds the

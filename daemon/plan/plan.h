@@ -8,7 +8,7 @@
  *     estimate.c   time
  *     stage.c      copies of operands, for a device with memory of its own (layout.c)
  *     fit.c        parts that fit a device which the operands do not (window.c)
- *     mover.c      moves them while a run is out; for drivers, not for plans
+ *     mover.c      moves them while a run is in flight; for drivers, not for plans
  */
 #ifndef KOPS_PLAN_PLAN_H
 #define KOPS_PLAN_PLAN_H

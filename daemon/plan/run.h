@@ -71,8 +71,8 @@ struct run {
 	 * have the run. NULL: nothing; run_forget_plan() frees it. */
 	void *planned;
 
-	/* The device's thread writes these while the run is out. They are adjacent, because each cache line
-	 * that two threads write alternately costs each run 0.1 us. */
+	/* The device's thread writes these while the run is in flight. They are adjacent, because each cache
+	 * line that two threads write alternately costs each run 0.1 us. */
 	/* The next part to start. Both 0 at first; next_op == n_ops: the run has ended. */
 	unsigned next_op;
 	uint32_t next_part;
@@ -81,7 +81,7 @@ struct run {
 	bool as_graph;       /* the GPU got the whole run as one CUDA graph */
 	double slice_us;     /* time since its last start */
 	double upload_us, compute_us, download_us;
-	/* private to the driver while the run is out */
+	/* private to the driver while the run is in flight */
 	void *state;
 	struct list_link link; /* the driver's, from start() to poll() */
 

@@ -27,7 +27,7 @@
 
 /*
  * One view in host memory, and its image on the device. The plan (stage.c) sets everything except valid and
- * dirty, which say where the newest elements are while the run is out (mover.c):
+ * dirty, which say where the newest elements are while the run is in flight (mover.c):
  *
  *     state    valid  dirty   reached by
  *     absent   no     no      stage_begin(); an op that writes other views of the same bytes

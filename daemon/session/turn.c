@@ -127,9 +127,9 @@ static void open_session(struct session *s)
 }
 
 /*
- * Looks once more for a client with jobs out, which is likely to have sent more and loses nothing. The same for
- * a client that had to wait for its turn: a look costs less than to watch its socket again. For any other
- * client, which just got its answer, a look that finds nothing would only delay its waking up.
+ * Looks once more for a client with jobs in flight, which is likely to have sent more and loses nothing. The
+ * same for a client that had to wait for its turn: a look costs less than to watch its socket again. For any
+ * other client, which just got its answer, a look that finds nothing would only delay its waking up.
  */
 static bool may_have_more(struct session *s, bool any)
 {

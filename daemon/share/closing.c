@@ -109,8 +109,8 @@ static void count_closings(struct accounts *all, struct account *a, int n)
 		set_held(all->turns, all->door, all->closing >= all->closing_max);
 }
 
-/* Hands over the batch that was gathered first. While another of this user is out, that is done only if the
- * batch is full, and for at most closers_each at once. */
+/* Hands over the batch that was gathered first. While another of this user is in flight, that is done only if
+ * the batch is full, and for at most closers_each at once. */
 static void hand_over_gathered(struct account *a)
 {
 	struct closing *c = list_first(&a->closings, struct closing, link);
@@ -161,7 +161,7 @@ static struct closing *last_closing(struct accounts *all, struct account *a)
 	return c;
 }
 
-/* While a batch is out, the next is gathered, so that threads are not woken for each descriptor. */
+/* While a batch is in flight, the next is gathered, so that threads are not woken for each descriptor. */
 void closing_add(struct accounts *all, struct account *a, int fd)
 {
 	struct closing *c = a ? last_closing(all, a) : NULL;

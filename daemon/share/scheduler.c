@@ -22,8 +22,8 @@ static void queue_unlink(struct sched_queue *q)
 		list_remove(&q->flow->link);
 }
 
-/* Returns true if the queue's next job may go to the device. While a job of the queue is out, only its own
- * device keeps the order, and only if that job neither pauses nor runs beside others. */
+/* Returns true if the queue's next job may go to the device. While a job of the queue is in flight, only its
+ * own device keeps the order, and only if that job neither pauses nor runs beside others. */
 static bool may_follow(const struct sched_queue *q, unsigned device)
 {
 	return !q->running || (q->running_device == device && !q->running_holds);

@@ -127,7 +127,7 @@ static bool has_thread(struct workers *w)
 	return w->working < w->n_threads;
 }
 
-/* The handle keeps the loop from ending only while tasks are out. */
+/* The handle keeps the loop from ending only while tasks are in flight. */
 static void dispatch(struct workers *w)
 {
 	struct sched_job *next;

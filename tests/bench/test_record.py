@@ -164,7 +164,7 @@ class Record(WithFolder):
         with contextlib.redirect_stdout(io.StringIO()):
             figures.gpus_part(rows, self.out.parent)
         self.assertEqual(started, ["gpu0", "gpu1", "gpu0,gpu1"] * 3)
-        self.assertEqual(rows.list[0]["name"], "8 clients, 16 out, on each of two GPUs: 64³ products")
+        self.assertEqual(rows.list[0]["name"], "8 clients, 16 in flight, on each of two GPUs: 64³ products")
         for row in rows.list:
             self.assertEqual([row["value"], *(p["value"] for p in row["peers"])], [200, 140, 100])
 

@@ -133,7 +133,7 @@ class Fuse(Served):
         job = handle.job(1 << 16)
         handle.matrix(0)[:] = 3
         self.assertEqual(self.mount.hold(send_once(d.socket), UIDS[0]), NOT_A_MEMFD)
-        d.signal(signal.SIGSTOP)  # so that the job is out when it dies
+        d.signal(signal.SIGSTOP)  # so that the job is in flight when it dies
         statuses = []
         thread = threading.Thread(target=lambda: statuses.append(handle.run(job)))
         thread.start()

@@ -452,8 +452,8 @@ static struct run_op second_of_work(struct bench *t, const struct memory *x, con
 }
 
 /*
- * Starts a run in slices, and another when the first slice is out. The other must be back long before the first
- * run.
+ * Starts a run in slices, and another when the first slice is in flight. The other must be back long before the
+ * first run.
  */
 void check_slices(struct bench *t)
 {

@@ -166,7 +166,7 @@ class Measures(BenchTest):
             self.assertEqual((d["jobs"], [(r["clients"], r["out"]) for r in d["rates"]]), ([], [crowd]))
             self.assertGreater(d["rates"][0]["per_second"], 0)
         out = self.bench("path", "--clients", "2", "--spin", "1000").stdout.splitlines()
-        self.assertEqual([line.split(":")[0] for line in out], ["cpu; a client that spins", "2 clients with 1 out"])
+        self.assertEqual([line.split(":")[0] for line in out], ["cpu; a client that spins", "2 clients with 1 in flight"])
         for words in (["--clients", "0"], ["--clients", "17"], ["--out", "0"], ["--out", "65"], ["--out", str(1 << 32)]):
             self.assertIn(words[0], self.bench("path", *words, code=USAGE).stderr)
 

@@ -207,7 +207,7 @@ class Holes(Contained):
         os.close(fd)
 
     def test_what_is_lent_meanwhile(self):
-        """What a client punches out of lent memory is not there for others while its job is out."""
+        """What a client punches out of lent memory is not there for others while its job is in flight."""
         size = 256 << 20
         b, fd = self.lend(size)
         jobs = [self.c.start_submit([self.one_element_a_page(b, size)] * 64)]

@@ -481,7 +481,7 @@ class Devices(unittest.TestCase):
         return wire.gemm(*[wire.view(b, [64, 64]) for b in (x, x, y)])
 
     def test_a_daemon_that_was_stopped_gives_its_devices_a_second_look(self):
-        """After SIGSTOP and SIGCONT a run has been out for longer than hang-timeout, and the device is well.
+        """After SIGSTOP and SIGCONT a run has been in flight for longer than hang-timeout, and the device is well.
 
         The first look comes before any request. The run comes back when a later job starts, so it cannot save the daemon
         from that look, and is long back at the second look, a second later."""

@@ -158,7 +158,7 @@ class Prompt(unittest.TestCase):
         self.assert_done(loop, y, items)
 
     def test_with_kopsd_gone_from_the_middle(self):
-        """Its requests are out, and it dies before it answers."""
+        """Its requests are in flight, and it dies before it answers."""
         loop, x = self.begin()
         self.daemon.signal(signal.SIGSTOP)
         y, items = self.work(loop, x)

@@ -336,7 +336,7 @@ class Others(Arrays):
 
 
 class Order(harness.DaemonTest):
-    """The CPU device has two jobs out at most: occupy() fills it, what is sent meanwhile waits."""
+    """The CPU device has two jobs in flight at most: occupy() fills it, what is sent meanwhile waits."""
 
     settings = {"devices": "cpu"}
 

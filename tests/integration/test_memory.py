@@ -320,7 +320,7 @@ class Limits(harness.DaemonTest):
         c.stats()  # what c sent has been read before d's is
         more = [d.start_submit(other) for _ in range(2)]
         for session in (c, d):
-            session.stats()  # sessions are not served in the order in which they send; now all five are out
+            session.stats()  # sessions are not served in the order in which they send; now all five are in flight
         why = self.refused("BUSY", d.submit, other)
         self.assertIn("max-jobs-per-uid", why.message)
         self.refused("BUSY", c.submit, op)

@@ -16,7 +16,7 @@ F_SEAL_FUTURE_WRITE = 0x10
 
 class Replies(harness.DaemonTest):
     def test_an_id_in_use(self):
-        """Submit refuses the id of a job that is out, and says so first; Ping takes it."""
+        """Submit refuses the id of a job in flight, and says so first; Ping takes it."""
         c = self.client()
         op = self.slow_op(c, 200)
         c.start_submit(op, id=7)

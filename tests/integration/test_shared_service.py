@@ -192,7 +192,7 @@ class Unread(harness.DaemonTest):
         a = c.import_new(4096)
         ops = [wire.add(*[view(a, [4])] * 3)] * 64
         rounds = 250
-        for _ in range(2):  # until all are out: with those that end before, neither side would go on
+        for _ in range(2):  # until all are in flight: with those that end before, neither side would go on
             c.start_submit(self.slow_op(c, 2000 if harness.QUICK else 500))
         try:
             for _ in range(rounds):

@@ -336,7 +336,7 @@ class Users(Loads, harness.DaemonTest):
         time.sleep(0.3)
         worst = self.run_as(BOB, small)
         kill(a)
-        # The two that are out, and one that starts between the requests on either side.
+        # The two in flight, and one that starts between the requests on either side.
         self.assertLessEqual(worst, 4)
 
 

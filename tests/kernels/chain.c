@@ -208,7 +208,7 @@ static bool judge_chain(struct chain *c, char why[CHECK_TEXT_BYTES])
 	return true;
 }
 
-/* Must be called before any run is out, since loading runs copies. */
+/* Must be called before any run is in flight, since loading runs copies. */
 static void load_chain(struct target *t, struct chain *c)
 {
 	for (unsigned i = 0; c->run.status == 0 && i < SPACES; i++)
@@ -217,7 +217,7 @@ static void load_chain(struct target *t, struct chain *c)
 		c->run.status = plan_run(&t->planner, &c->run);
 }
 
-/* Returns 1 if the run is out. */
+/* Returns 1 if the run is in flight. */
 static unsigned start_chain(struct target *t, struct chain *c)
 {
 	if (c->run.status < 0)

@@ -153,7 +153,7 @@ struct ring {
 	bool awaited;               /* the OpenRing is unanswered; the reply may bring a descriptor */
 	struct ring_memory *memory; /* NULL: none */
 	uint32_t entries, put, taken;
-	unsigned runs; /* jobs that are out by the ring */
+	unsigned runs; /* jobs in flight by the ring */
 };
 
 /* buffer.c */
@@ -240,12 +240,12 @@ struct kops_buffer {
 	bool freed;            /* by the program */
 	uint64_t request;      /* id of the unanswered Import or Alloc; 0: none */
 	struct waiter *waiter; /* waits until the buffer is READY or FAILED */
-	struct waiter *idle;   /* waits until no job that names the buffer is out */
+	struct waiter *idle;   /* waits until no job that names the buffer is in flight */
 	kops_buffer_callback *done;
 	void *user;
 	unsigned deaths;       /* deaths of the daemon in a row at which it was ASKED */
 	unsigned operands;     /* uses by operands of jobs */
-	unsigned operands_out; /* uses by operands of jobs that are out */
+	unsigned operands_out; /* uses by operands of jobs in flight */
 	struct descriptor fd;  /* its memfd, kept to be given again; none when RESIDENT */
 	bool replaceable;      /* nobody else here has the memfd: it was lent, or is KOPS_GIVEN */
 	bool fd_is_lost;       /* the number is another file, or the memory is to be replaced */
@@ -287,7 +287,7 @@ struct kops_job {
 	bool cancelled;  /* kops_cancel() was called */
 	int doom;        /* the status to end with instead of being sent again; 0: none */
 	bool abandoned;
-	unsigned deaths; /* deaths of the daemon in a row at which it was out */
+	unsigned deaths; /* deaths of the daemon in a row at which it was in flight */
 	uint32_t queue;
 	struct waiter *waiter;
 	kops_callback *done;

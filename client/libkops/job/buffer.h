@@ -14,7 +14,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 void client_buffer_forget_requests(kops *k, bool died);
 
 /*
- * Gives other memory to the buffers of jobs that are out, if this process shares it with nobody. The connection
+ * Gives other memory to the buffers of jobs in flight, if this process shares it with nobody. The connection
  * is lost but the daemon lives, so it may still write those jobs' outputs.
  */
 void client_buffer_distrust(kops *k);

@@ -111,7 +111,7 @@ void client_job_reset(kops_job *job)
 	job->phase = PHASE_NEW;
 }
 
-/* Stops counting the job among those that are out by the ring. */
+/* Stops counting the job among those in flight by the ring. */
 static void leave_ring(kops_job *job)
 {
 	job->k->ring.runs -= job->by_ring;
@@ -193,7 +193,7 @@ static int send_run(kops_job *job)
 	return client_send(job->k, data, n + run_bytes, NULL, job);
 }
 
-/* Uses the ring only if no job is out by the socket: a wait for the one cannot see the other. */
+/* Uses the ring only if no job is in flight by the socket: a wait for the one cannot see the other. */
 static bool send_by_ring(kops_job *job)
 {
 	kops *k = job->k;

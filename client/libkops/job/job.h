@@ -44,7 +44,7 @@ void client_job_unsend(kops *k, bool died);
 /* Ends the doomed jobs. */
 void client_job_end_doomed(kops *k);
 
-/* Ends all jobs that are out now with status. */
+/* Ends all jobs in flight now with status. */
 void client_job_fail(kops *k, int status, const char *why);
 
 /* Frees the job in any state, without a callback. */

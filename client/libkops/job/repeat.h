@@ -5,7 +5,7 @@
 #include "libkops/base/state.h"
 
 /*
- * Sets `repeatable` of every job that is out, assuming that the daemon ran any part of the jobs that were sent.
+ * Sets `repeatable` of every job in flight, assuming that the daemon ran any part of the jobs that were sent.
  */
 void client_repeat_decide(kops *k);
 

@@ -28,7 +28,7 @@
 #define CROWDED_US_MAX 100000
 #define CROWDED_TIMES  4
 
-/* With more jobs out than this, the device works on others while the caller wakes up. */
+/* With more jobs in flight than this, the device works on others while the caller wakes up. */
 #define SPIN_JOBS_MAX 8
 
 #define SPIN_LOOKS 64 /* looks at the ring for each look at the socket */

@@ -59,7 +59,7 @@ int client_call_send(kops *k)
 /* ---- Losing the connection ---- */
 
 /*
- * Closes the connection. Requests that are out count as unsent only after client_job_unsend(). Returns true if
+ * Closes the connection. Requests in flight count as unsent only after client_job_unsend(). Returns true if
  * a daemon that welcomed this connection went without announcing a stop. Before its Welcome a daemon runs
  * nothing.
  */

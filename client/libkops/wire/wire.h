@@ -12,8 +12,8 @@ uint64_t client_new_id(kops *k, enum client_kind kind);
 
 /*
  * Sends a datagram, or keeps a copy until the socket takes it. fd may be NULL; *fd must not move until the
- * request is answered. job may be NULL; its `sent` is set once the datagram is out. If the peer is gone the
- * link becomes BROKEN, which is no failure here. KOPS_E_NOMEM, KOPS_E_SYSTEM.
+ * request is answered. job may be NULL; its `sent` is set once the datagram is in flight. If the peer is gone
+ * the link becomes BROKEN, which is no failure here. KOPS_E_NOMEM, KOPS_E_SYSTEM.
  */
 int client_send(kops *k, const uint8_t *data, size_t len, const struct descriptor *fd, kops_job *job);
 

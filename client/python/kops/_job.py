@@ -135,7 +135,7 @@ class Job:
                 self._send(self._session)
 
     def _send(self, session: Session) -> None:
-        """It counts as out before it is, so that the exception of a signal handler cannot lose it."""
+        """It counts as in flight before it is, so that the exception of a signal handler cannot lose it."""
         pointer = self._job.pointer
         session.out[pointer] = self
         self._is_out = True
@@ -147,7 +147,7 @@ class Job:
 
     def wait(self, timeout: float | None = None) -> None:
         """Until it is done, at most so many seconds; None: without limit. Raises what went wrong. After TimedOutError the
-        job is still out: wait again, or cancel() it."""
+        job is still in flight: wait again, or cancel() it."""
         if not self._is_sent:
             raise error("STATE", "the job was not submitted")
         end = None if timeout is None else time.monotonic() + timeout
@@ -184,7 +184,7 @@ class Job:
             session.check(lib.kops_cancel(self._job.pointer))
 
     def _give_up(self) -> None:
-        """If it is still out, cancels it, and returns when it no longer writes to its arrays."""
+        """If it is still in flight, cancels it, and returns when it no longer writes to its arrays."""
         if self._is_out:
             with self._session.turn, self._session as session:
                 session.take_from(self._job.pointer, self._written)

@@ -205,7 +205,7 @@ class Session:
             self.due.append((self._take_from, call.job.pointer, call.written, LET_GO_S))
 
     def take_from(self, pointer: int, written: list[Slab], patience_s: float | None = None) -> None:
-        """Cancels a job that is out, and sees to it that it no longer writes to arrays."""
+        """Cancels a job in flight, and sees to it that it no longer writes to arrays."""
         lib.kops_cancel(pointer)  # fails if it has ended
         self.due.append((self._take_from, pointer, written, LET_GO_S if patience_s is None else patience_s))
         self._settle()
@@ -227,7 +227,7 @@ class Session:
             del self.due[0]
 
     def wait(self, pointer: int, end: float | None) -> int:
-        """Until the job ends, or time.monotonic() is end; None: without limit. KOPS_E_TIMEOUT: it is still out."""
+        """Until the job ends, or time.monotonic() is end; None: without limit. KOPS_E_TIMEOUT: it is still in flight."""
         status: int = TIMEOUT
         while status == TIMEOUT and _is_out(pointer):
             left = WAIT_MS if end is None else max(0, min(WAIT_MS, round((end - time.monotonic()) * 1000)))

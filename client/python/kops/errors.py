@@ -33,7 +33,7 @@ class ConnectError(Error, ConnectionError):
 
 class TimedOutError(Error, TimeoutError):
     """No answer in time. The job was cancelled, and no longer writes its outputs (a device's arrays: until it has
-    stopped); after Job.wait() it is still out."""
+    stopped); after Job.wait() it is still in flight."""
 
 
 class OutOfMemoryError(Error, MemoryError):
@@ -67,7 +67,7 @@ class InterruptedJobError(Error):
 
 
 class StateError(Error, RuntimeError):
-    """Not allowed now: a closed client, a job that is out, a client of the process that forked this one."""
+    """Not allowed now: a closed client, a job in flight, a client of the process that forked this one."""
 
 
 # proto/status.def

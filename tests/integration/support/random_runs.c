@@ -4,9 +4,9 @@
  *     random_runs SOCKET RUNS [killed]
  *
  * Each session has a thread, a few queues and a few jobs that it submits again and again: first, prepared, by
- * the ring. Some are cancelled, some expire, some lose a buffer while they are out, and some are made anew with
- * another size. All numbers are small integers, so results are exact. A queue's jobs pass a matrix on, which
- * shows their order. killed: kopsd is killed and restarted meanwhile; jobs may be INTERRUPTED.
+ * the ring. Some are cancelled, some expire, some lose a buffer while they are in flight, and some are made
+ * anew with another size. All numbers are small integers, so results are exact. A queue's jobs pass a matrix
+ * on, which shows their order. killed: kopsd is killed and restarted meanwhile; jobs may be INTERRUPTED.
  *
  * Prints how many runs there were of each kind. Exit status 0 only if all was right.
  */
@@ -226,7 +226,7 @@ static void submit(struct session *s, struct work *w)
 		die("kops_submit: %s", kops_error(s->k));
 }
 
-/* Frees a buffer while the job is out. */
+/* Frees a buffer while the job is in flight. */
 static void drop_one(struct session *s, struct work *w)
 {
 	struct operand *operands[] = {&w->a, &w->b, &w->y}, *x = operands[below(s, 3)];

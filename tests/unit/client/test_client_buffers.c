@@ -221,7 +221,7 @@ static void test_a_private_copy(void **state)
 	assert_ptr_equal(kops_data(b), data);
 	assert_string_equal(data, "seen");
 	assert_int_equal(data[4999], 'x');
-	assert_int_equal(pwrite(f->memfd, "late", 4, 0), 4); /* as a job that is still out does */
+	assert_int_equal(pwrite(f->memfd, "late", 4, 0), 4); /* as a job in flight does */
 	assert_string_equal(data, "seen");
 	strcpy(data, "mine");
 	assert_int_equal(kops_python_keep_private(b), 0);

@@ -164,7 +164,7 @@ static void test_no_daemon_any_more(void **state)
 	fake_stop(f);
 }
 
-/* ---- While a job is out ---- */
+/* ---- While a job is in flight ---- */
 
 static void script_lost_with_a_job_out(struct fake *f)
 {

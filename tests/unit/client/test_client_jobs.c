@@ -181,7 +181,7 @@ static void test_one_op_calls(void **state)
 	assert_int_equal(kops_dgemm(k, KOPS_N, KOPS_N, 2, 2, 2, 1, b, 2, b, 2, 0, b, 2), KOPS_E_TIMEOUT);
 	fake_set_timeout(k, FAKE_PATIENCE_MS);
 	kops_view x = fake_matrix(b, 0);
-	assert_int_equal(kops_add(k, x, x, x), 0); /* while the other is still out */
+	assert_int_equal(kops_add(k, x, x, x), 0); /* while the other is still in flight */
 	kops_close(k);
 	fake_stop(f);
 }
@@ -243,12 +243,12 @@ static void test_callbacks(void **state)
 	kops_buffer *b = fake_alloc(k, 1024, KOPS_SHARED);
 	kops_job *one = fake_gemm(k, b, b, b, 0), *two = fake_gemm(k, b, b, b, 0),
 	         *three = fake_gemm(k, b, b, b, 0);
-	ends.free_other = three; /* abandoned while it is out: its callback must not be called */
+	ends.free_other = three; /* abandoned while it is in flight: its callback must not be called */
 	assert_int_equal(kops_submit(one, on_end_free, &ends), 0);
 	assert_int_equal(kops_submit(two, on_end_again, &ends), 0);
 	assert_int_equal(kops_submit(three, on_end, &ends), 0);
 	assert_int_equal(kops_submit(two, NULL, NULL), KOPS_E_STATE);
-	assert_int_equal(kops_wait(two, -1), 0); /* its first run; it is out again afterwards */
+	assert_int_equal(kops_wait(two, -1), 0); /* its first run; it is in flight again afterwards */
 	assert_true(kops_job_is_out(two));
 	assert_int_equal(ends.wait_status, KOPS_E_STATE);
 	assert_int_equal(ends.n, 1);
@@ -474,7 +474,7 @@ static void script_cancelled(struct fake *f)
 	fake_lend(f);
 	uint64_t job = fake_expect(f, FAKE_VERB(SUBMIT))->id;
 	FAKE_CHECK(f, fake_expect(f, FAKE_VERB(CANCEL))->cancel->job == job);
-	FAKE_CHECK(f, fake_wait(f, 1)); /* until the test has seen that the job is out */
+	FAKE_CHECK(f, fake_wait(f, 1)); /* until the test has seen that the job is in flight */
 	fake_answer(f, job, KOPS_E_CANCELLED, "");
 	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
 	fake_expect_end(f);

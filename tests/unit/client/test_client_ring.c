@@ -339,7 +339,7 @@ static void one_that_ends_twice(struct fake *f, uint64_t first, uint64_t second)
 	end(f, 1, first);
 }
 
-/* Two runs are out. The invalid end breaks that connection; the next one is valid. */
+/* Two runs are in flight. The invalid end breaks that connection; the next one is valid. */
 static void script_wrong_ends(struct fake *f)
 {
 	begin(f);

@@ -54,7 +54,7 @@ static void script_slow_lend(struct fake *f)
 	uint64_t id = r->id, resident;
 	FAKE_CHECK(f, r->alloc->buffer == 1 && r->alloc->bytes == 64);
 	resident = fake_expect(f, FAKE_VERB(ALLOC))->id;
-	FAKE_CHECK(f, fake_wait(f, 1)); /* both are out, and the caller goes on */
+	FAKE_CHECK(f, fake_wait(f, 1)); /* both are in flight, and the caller goes on */
 	f->memfd = fake_memfd(64);
 	fake_lent(f, id, f->memfd, "");
 	fake_lent(f, resident, -1, "gpu1");

@@ -1,6 +1,6 @@
 /*
- * Tests when a device's thread sleeps, spins and wakes the loop, depending on what is out and planned. Time is
- * simulated.
+ * Tests when a device's thread sleeps, spins and wakes the loop, depending on what is in flight and planned.
+ * Time is simulated.
  */
 #include <setjmp.h>
 #include <stdarg.h>

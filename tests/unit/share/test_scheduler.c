@@ -627,7 +627,7 @@ static void check_model(const struct model *m)
 	}
 }
 
-/* Returns true if no job of its queue is before it, or is out where it could not follow. */
+/* Returns true if no job of its queue is before it, or is in flight where it could not follow. */
 static bool may_start(const struct model *m, const struct sched_job *job)
 {
 	if (job->blocked || list_first(&job->queue->jobs, struct sched_job, link) != job)
