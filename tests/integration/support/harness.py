@@ -97,7 +97,8 @@ class Daemon:
         self.config = os.path.join(self.folder, "kopsd.conf")
         self.log_path = os.path.join(self.folder, "log")
         # No warm pool, also with a GPU: its filling in the background would look like a leak.
-        self.settings = {"devices": DEVICES, "pool_cache": 0, "warm_pool": 1, **settings}
+        # Estimates are for slow CPUs: on a fast one a few seconds of work would reach the usual limit.
+        self.settings = {"devices": DEVICES, "pool_cache": 0, "warm_pool": 1, "max_backlog": "60min", **settings}
         self.process = None
 
     def write_config(self, **settings):
