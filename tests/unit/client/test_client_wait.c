@@ -36,9 +36,11 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
  * How long other threads have the CPU after a yield by the test's thread, or a virtual machine's host has it.
  */
 static _Thread_local long yield_ns, host_ns, switches;
+static unsigned yields; /* so far; atomic */
 
 int sched_yield(void)
 {
+	__atomic_add_fetch(&yields, 1, __ATOMIC_RELEASE);
 	const struct timespec others = {.tv_nsec = yield_ns + host_ns};
 	switches += yield_ns > 0;
 	if (others.tv_nsec > 0)
@@ -243,6 +245,39 @@ static void test_it_looks_on_when_the_host_took_the_cpu(void **state)
 	fake_stop(f);
 }
 
+static unsigned count_yields(void)
+{
+	return __atomic_load_n(&yields, __ATOMIC_ACQUIRE);
+}
+
+/* Answers once the client polls: only then does it yield. */
+static void script_answer_to_one_who_polls(struct fake *f)
+{
+	unsigned before = count_yields();
+	fake_greet(f);
+	uint64_t id = fake_expect(f, FAKE_VERB(PING))->id;
+	for (unsigned ms = 0; ms < FAKE_PATIENCE_MS && count_yields() == before; ms++)
+		usleep(1000);
+	FAKE_CHECK(f, count_yields() != before);
+	fake_answer(f, id, 0, "");
+	fake_expect_end(f);
+}
+
+static void test_an_answer_by_the_socket_ends_the_polling(void **state)
+{
+	struct fake *f = *state;
+	fake_start(f, script_answer_to_one_who_polls);
+	kops *k = fake_open(f);
+	k->spin_us = 20000000;
+	k->looks.switches = switches; /* nobody else wants the CPU */
+	fake_set_timeout(k, 30000);
+	int64_t began_us = client_now_us();
+	assert_int_equal(kops_ping(k), 0);
+	assert_true(client_now_us() - began_us < k->spin_us / 2);
+	kops_close(k);
+	fake_stop(f);
+}
+
 /* Polls while others need the CPU, having slept for before_us. Returns for how long it sleeps now. */
 static int64_t sleeps_for(kops *k, int64_t before_us, int64_t until_us)
 {
@@ -374,6 +409,8 @@ int main(void)
 	    cmocka_unit_test_setup_teardown(test_it_tries_other_cpus_before_it_sleeps, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_looks_on_when_the_host_took_the_cpu, fake_setup,
+	                                    fake_teardown),
+	    cmocka_unit_test_setup_teardown(test_an_answer_by_the_socket_ends_the_polling, fake_setup,
 	                                    fake_teardown),
 	    cmocka_unit_test_setup_teardown(test_it_sleeps_for_longer_where_others_go_on, fake_setup,
 	                                    fake_teardown),

@@ -22,8 +22,7 @@
 
 #include <cmocka.h>
 
-#include "../fake_root.h"
-#include "host_memory.h"
+#include "../fake_host.h"
 #include "kops.h"
 
 #define MIB (1ull << 20)
@@ -64,22 +63,15 @@ static void note_details(const char *text)
 static int set_up(void **state)
 {
 	(void)state;
-	strcpy(root, "/tmp/kops-host-XXXXXX");
-	assert_non_null(mkdtemp(root));
-	host_memory_set_root(root);
+	fake_host_make();
 	host_memory_tell_refusals(note_details);
-	put("/proc/meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:   8388608 kB\n");
 	return 0;
 }
 
 static int tear_down(void **state)
 {
-	char command[64];
-
 	(void)state;
-	host_memory_set_root(NULL);
-	snprintf(command, sizeof command, "rm -r %s", root);
-	return system(command);
+	return fake_host_remove();
 }
 
 /* A sixteenth of the 16 GiB stays free. */

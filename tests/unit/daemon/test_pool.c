@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "job/memory/pool.h"
+#include "unit/fake_host.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -686,6 +687,49 @@ static void test_adopted_while_it_is_unmapped(void **state)
 	uv_sem_destroy(&may_unpin);
 }
 
+static int make_host(void **state)
+{
+	(void)state;
+	fake_host_make();
+	return 0;
+}
+
+static int remove_host(void **state)
+{
+	(void)state;
+	return fake_host_remove();
+}
+
+/* It is not zeroed, so nothing stays claimed for its missing pages. */
+static void test_one_with_holes_is_not_kept(void **state)
+{
+	static const struct driver gpu = {.pin = fake_pin, .unpin = unpin_when_told};
+	struct fixture f;
+	struct segment *s;
+	unsigned released = 0;
+	int fd;
+
+	(void)state;
+	uv_sem_init(&unpinning, 0);
+	uv_sem_init(&may_unpin, 0);
+	open_pool(&f, &gpu, 0, 4 * MIB);
+	s = lend(&f, 1, 4 * MIB);
+	fd = pool_open_for_client(s);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 3 * MIB), 0);
+	pool_take_back(s, &f.flow, on_released, &released);
+	uv_sem_wait(&unpinning); /* its file is still open */
+	assert_int_equal(host_memory_room(), FAKE_HOST_ROOM);
+	uv_sem_post(&may_unpin);
+	settle(&f);
+	assert_int_equal(released, 1);
+	assert_int_equal(pool_bytes(f.pool), 0);
+	assert_int_equal(host_memory_room(), FAKE_HOST_ROOM);
+	close(fd);
+	close_pool(&f);
+	uv_sem_destroy(&unpinning);
+	uv_sem_destroy(&may_unpin);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -708,6 +752,7 @@ int main(void)
 	    cmocka_unit_test(test_one_that_cannot_be_made),
 	    cmocka_unit_test(test_pinned_and_unpinned),
 	    cmocka_unit_test(test_what_is_at_nobodys_expense),
+	    cmocka_unit_test_setup_teardown(test_one_with_holes_is_not_kept, make_host, remove_host),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
