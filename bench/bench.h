@@ -35,9 +35,11 @@ struct bench_content {
 struct bench {
 	struct cli *cli;
 	kops_info *info;
-	const kops_device_info *device;
-	char kind[32]; /* of the device: "gpu", "cpu" */
-	bool host;     /* operands in SHARED memory */
+	const kops_device_info *device; /* with "gpu*", the first of them */
+	const char *jobs_on;            /* what jobs name: its name, or "gpu*" */
+	char kind[32];                  /* of the device: "gpu", "cpu" */
+	bool host;                      /* operands in SHARED memory */
+	bool again;                     /* samples are runs of one job */
 	kops_dtype dtype;
 	uint64_t seed, reps, warmup;
 	uint64_t launches; /* per sample; 0: as many as last a millisecond */
@@ -62,6 +64,9 @@ void bench_close(struct bench *b); /* does nothing after a failed bench_open() *
  * *ret_job, which has the receipt, with kops_job_free(). *ret_wall_us may be NULL.
  */
 int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **ret_job, double *ret_wall_us);
+
+/* Runs a job once more, as patiently. */
+int bench_job_again(struct bench *b, kops_job *job, double *ret_wall_us);
 
 /* Runs the steps, in as many jobs as it takes. */
 int bench_jobs(struct bench *b, const struct step *steps, size_t n);

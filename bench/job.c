@@ -30,10 +30,22 @@ static void set_kind(struct bench *b)
 		b->kind[--length] = '\0';
 }
 
+static bool is_of_several(const char *name)
+{
+	return name && name[0] && name[strlen(name) - 1] == '*';
+}
+
+static bool is_meant(const char *device, const char *name)
+{
+	if (is_of_several(name))
+		return strncmp(device, name, strlen(name) - 1) == 0;
+	return name == NULL || strcmp(device, name) == 0;
+}
+
 static const kops_device_info *find_device(const struct bench *b, const char *name)
 {
 	for (size_t i = 0; i < b->info->n_devices; i++)
-		if (name == NULL || strcmp(kops_info_device(b->info, i)->name, name) == 0)
+		if (is_meant(kops_info_device(b->info, i)->name, name))
 			return kops_info_device(b->info, i);
 	return NULL;
 }
@@ -55,6 +67,7 @@ int bench_open(struct bench *b)
 	if (b->device == NULL)
 		return cli_fail(b->cli, CLI_FAILED, "kopsd has no device %s; `kops-client devices` lists them",
 		                name ? name : "at all");
+	b->jobs_on = is_of_several(name) ? name : b->device->name;
 	set_kind(b);
 	return CLI_OK;
 }
@@ -120,7 +133,7 @@ int bench_alloc(struct bench *b, uint64_t bytes, bool shared, kops_buffer **ret_
 int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **ret_job, double *ret_wall_us)
 {
 	kops_job_options options = {.size = sizeof(options),
-	                            .device = b->device->name,
+	                            .device = b->jobs_on,
 	                            .priority = b->cli->flags.priority,
 	                            .timed = !b->host};
 	double wall_us;
@@ -143,6 +156,13 @@ int bench_job(struct bench *b, const struct step *steps, size_t n, kops_job **re
 		*ret_wall_us = wall_us;
 	*ret_job = job;
 	return 0;
+}
+
+int bench_job_again(struct bench *b, kops_job *job, double *ret_wall_us)
+{
+	int status = run_patiently(b, job, ret_wall_us);
+
+	return status < 0 ? failed(b, status, kops_job_error(job)) : 0;
 }
 
 int bench_jobs(struct bench *b, const struct step *steps, size_t n)

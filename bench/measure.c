@@ -24,7 +24,8 @@ struct measuring {
 	const struct operands *operands;
 	struct bench_row *row;
 	size_t n_sets;
-	bool learning; /* of kopsd, by the last job */
+	bool learning;   /* of kopsd, by the last job */
+	kops_job *again; /* the one job of the samples; NULL: each has its own */
 	struct samples us, upload, compute, download;
 };
 
@@ -37,6 +38,16 @@ static struct step step_on(const struct measuring *r, size_t set)
 	return step;
 }
 
+/* The same job once more, where samples are that. */
+static int launch_again(struct measuring *r, double *ret_us)
+{
+	int rc = bench_job_again(r->b, r->again, ret_us);
+
+	if (rc == 0)
+		r->learning = kops_receipt_op(kops_job_receipt(r->again), 0)->learning;
+	return rc;
+}
+
 /* Runs one job over the next sets, and returns the time of one launch. *ret_job may be NULL. */
 static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, double *ret_us)
 {
@@ -44,6 +55,8 @@ static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, do
 	double wall_us;
 	kops_job *job;
 
+	if (r->again && !ret_job)
+		return launch_again(r, ret_us);
 	for (uint64_t i = 0; i < launches; i++)
 		steps[i] = step_on(r, (r->b->next_set + i) % r->n_sets);
 	int rc = bench_job(r->b, steps, launches, &job, &wall_us);
@@ -54,6 +67,8 @@ static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, do
 	*ret_us = (r->b->host ? wall_us : kops_job_receipt(job)->compute_us) / (double)launches;
 	if (ret_job)
 		*ret_job = job;
+	else if (r->b->again)
+		r->again = job;
 	else
 		kops_job_free(job);
 	return 0;
@@ -270,6 +285,8 @@ int measure(struct bench *b, const struct measurement *what, const struct operan
 	if (samples_init(&r.us, room) == 0 && samples_init(&r.upload, room) == 0 &&
 	    samples_init(&r.compute, room) == 0 && samples_init(&r.download, room) == 0)
 		rc = run_with_room(&r);
+	if (r.again)
+		kops_job_free(r.again);
 	samples_free(&r.us);
 	samples_free(&r.upload);
 	samples_free(&r.compute);

@@ -55,6 +55,9 @@ static int settle_modes(struct bench_plan *p)
 	const char *cache = cli->flags.cache;
 
 	p->bench.host = cli->flags.host;
+	p->bench.again = cli->flags.again;
+	if (p->bench.again && !p->bench.host)
+		return cli_fail(cli, CLI_USAGE, "--again is for --host: other samples are jobs of many ops");
 	if (p->bench.host && cache)
 		return cli_fail(cli, CLI_USAGE, "--cache is for operands in the device's memory, not --host");
 	if (p->bench.host && cli->flags.launches.set)

@@ -23,6 +23,8 @@ static const struct option_row of_every_op[] = {
     OPTION("dtype", 0, "TYPE", dtype, dtype, "f32 (default), f64, f16 or bf16"),
     OPTION_PRECISION,
     OPTION("host", 0, NULL, switch, host, "operands in shared memory, wall times"),
+    OPTION("again", 0, NULL, switch, again,
+           "with --host: submit one job again and again, as services do, not a new one each time"),
     OPTION("cache", 0, "MODE", text, cache,
            "cold (default): operands come from memory; warm: from the cache; both"),
     OPTION("reps", 0, "N", count, reps, "samples; default 20"),

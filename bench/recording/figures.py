@@ -28,6 +28,8 @@ IPC_TURNS, PATH_TURNS = 9, 3
 # Clients, out → products of 64³ a second, p50 and worst p99 in µs. Those whose peer spins are to be reached spinning.
 RATES = {(1, 64): (400e3, None, None), (4, 1): (150e3, 28, 60), (16, 1): (350e3, 50, 120), (16, 16): (400e3, None, 1500)}
 BESIDE_EVERY_US, BESIDE_COUNT = "300", "3000"
+# Products over two GPUs: sizes and targets. A job is spread when kernels for it have been tried.
+SPREAD_SIZES, SPREAD_WARMUP = {4096: None, 8192: "≤ 7.5 ms", 16384: "≤ 29 ms"}, 45
 AT_ONCE = ((8, 16, False), (1, 64, False), (8, 1, True))  # clients, out, spinning; on each of two GPUs
 
 
@@ -164,8 +166,8 @@ def median_of(values):
     return statistics.median(values) if values else None
 
 
-def host_to_host(daemon, sizes):
-    b = daemon.bench("gemm", ",".join(f"{n}x{n}x{n}" for n in sizes), "--host", "--no-check", "--warmup", "5", "--reps", "30")
+def host_to_host(daemon, sizes, *more):
+    b = daemon.bench("gemm", ",".join(f"{n}x{n}x{n}" for n in sizes), "--host", "--no-check", *more)
     return [r["median_us"] for r in b["rows"]]
 
 
@@ -288,6 +290,17 @@ def gpus_part(rows, build):
                  [("one daemon for both", both), ("one GPU and its daemon", alone)])
 
 
+def spread_part(rows, build):
+    """Large products, host to host, over two GPUs and on one."""
+    with Daemon(build, "gpu0,gpu1") as d:
+        turns = [[host_to_host(d, SPREAD_SIZES, "--again", "--warmup", SPREAD_WARMUP, "--reps", "10", "--device", device)
+                  for device in ("gpu*", "gpu0")] for _ in range(3)]
+    for i, (n, target) in enumerate(SPREAD_SIZES.items()):
+        both, one = (statistics.median(turn[which][i] for turn in turns) / 1e3 for which in (0, 1))
+        rows.add("spread", f"f32 {n}³, host to host, over two GPUs", both, "ms", target,
+                 "kops-bench gemm --host --again --device gpu*, median of 3 turns", [("one GPU", one)])
+
+
 def beside_words(load):
     """Of "gemm:f32:tf32:8192": "tf32 8192³"."""
     op, *types, size = [word for word in load.split(":") if word not in ("host", "anew", "x16")]
@@ -332,7 +345,7 @@ def host_part(rows, build):
         turns = []
         for _ in range(3):
             blas = cublas(build, [(1, n) for n in HOST_SIZES])
-            turns.append((host_to_host(d, HOST_SIZES), [of(blas.get((1, n)), "host_to_host_us") for n in HOST_SIZES]))
+            turns.append((host_to_host(d, HOST_SIZES, "--warmup", "5", "--reps", "30"), [of(blas.get((1, n)), "host_to_host_us") for n in HOST_SIZES]))
     for i, n in enumerate(HOST_SIZES):
         rows.add("job", f"{n}³ host to host, a new job each", statistics.median(ours[i] for ours, _ in turns), "µs",
                  "≤ 1.05 × cuBLAS" if n == 4096 else None, "kops-bench gemm --host, median of 3 turns",
@@ -381,5 +394,6 @@ def blas_part(rows, build):
 
 
 PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part,
+         "spread": spread_part,
          "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
-GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2}  # that a part needs; the others need one
+GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2, "spread": 2}  # that a part needs; the others need one

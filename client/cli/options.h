@@ -74,7 +74,7 @@ struct flags {
 	const char *shape, *table, *cache;
 	struct opt_real fma_rate;
 	bool with[FLAGS_OPERANDS_MAX]; /* optional inputs to measure with, by the op's description */
-	bool host, no_check, no_ceiling, csv, two;
+	bool host, again, no_check, no_ceiling, csv, two;
 	/* kops-exporter */
 	const char *listen;
 };
@@ -125,7 +125,8 @@ struct option_row {
 	OPTION("timeout", 0, "TIME", time, timeout_ms,                                                         \
 	       "give up after this time: 2 (seconds), 500ms, 1min; default: wait while kopsd answers")
 #define OPTION_DEVICE                                                                                          \
-	OPTION("device", 0, "NAME", device, device, "where to run: gpu0, cpu, …; default: kopsd chooses")
+	OPTION("device", 0, "NAME", device, device,                                                            \
+	       "where to run: gpu0, cpu, …; gpu*: any GPU, or several at once; default: kopsd chooses")
 #define OPTION_KERNEL                                                                                          \
 	OPTION("kernel", 0, "NAME", kernel, op.kernel, "insist on one kernel; `kops-client ops` lists them")
 #define OPTION_DTYPE                                                                                           \

@@ -168,6 +168,29 @@ class Record(WithFolder):
         for row in rows.list:
             self.assertEqual([row["value"], *(p["value"] for p in row["peers"])], [200, 140, 100])
 
+    def test_products_over_two_gpus_beside_one(self):
+        class Daemon:
+            def __init__(self, _, devices):
+                assert devices == "gpu0,gpu1"
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def bench(self, *words):
+                assert words[0] == "gemm" and "--again" in words
+                return {"rows": [{"median_us": n * (1 if words[-1] == "gpu*" else 2)} for n in figures.SPREAD_SIZES]}
+
+        self.addCleanup(setattr, figures, "Daemon", figures.Daemon)
+        figures.Daemon = Daemon
+        rows = figures.Rows("spread")
+        with contextlib.redirect_stdout(io.StringIO()):
+            figures.spread_part(rows, self.out.parent)
+        self.assertEqual([(r["value"], r["peers"][0]["value"]) for r in rows.list], [(n / 1e3, n / 500) for n in figures.SPREAD_SIZES])
+        self.assertEqual(rows.list[1]["name"], "f32 8192³, host to host, over two GPUs")
+
     def test_names_are_parts_keys_and_patterns(self):
         parts, keys = ["cpu", "jobs"], ["gemm", "choice-f32", "choice-f16"]
         self.assertEqual(record.chosen(None, parts, keys), (parts, keys))

@@ -138,6 +138,11 @@ class Measures(BenchTest):
         self.assertGreater(float(rows[0]["peer_percent"]), 0)
         self.assertEqual([r["mode"] for r in self.csv("add", "64x1024", *QUICKLY)], ["cold"])
 
+    def test_one_job_again_and_again(self):
+        d = self.json("softmax", "64,70x65", "--host", "--again", *QUICKLY)
+        self.assertEqual([r["mode"] for r in d["rows"]], ["host"] * 2)
+        self.assertEqual({r["samples"] for r in d["rows"]}, {int(QUICKLY[QUICKLY.index("--reps") + 1])})
+
     def test_host_to_host(self):
         d = self.json("gemm", "--shape", "256,32x64x16", "--host", "--kernel", "all", *QUICKLY)
         self.assertEqual([r["mode"] for r in d["rows"]], 4 * ["host"])
@@ -404,6 +409,7 @@ class Refusals(BenchTest):
                 (("add", "3", "--launches", "0"), ("--launches takes 1 to 32",)),
                 (("add", "3", "--launches", "33"), ("--launches takes 1 to 32",)),
                 (("add", "3", "--launches", "2", "--host"), ("--launches is for", "--host")),
+                (("add", "3", "--again"), ("--again is for --host",)),
                 (("add", "3", "--resident"), ("--resident",)),
                 (("ipc", "64"), ("no shape",)),
                 (("subtract", "3"), ("no benchmark 'subtract'", "`kops-bench -h`")),
