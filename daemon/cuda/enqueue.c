@@ -42,7 +42,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 }
 
 /* A slice: parts that are planned to take no longer than PART_US together, one at least; or the whole run,
- * which has no scratch memory of its own then. */
+ * which has no scratch memory of its own then. Nothing overlaps where a slice ends, so there should be few. */
 static int launch_slice(struct lane *lane, struct out *out)
 {
 	struct run *run = out->run;
@@ -52,10 +52,10 @@ static int launch_slice(struct lane *lane, struct out *out)
 
 	do {
 		rc = launch_part(lane, out, run->next_op, run->next_part);
-		us += run_part_us(&run->ops[run->next_op]);
+		us += run_mean_part_us(&run->ops[run->next_op]);
 		run_advance(run);
 	} while (rc == 0 && !run_is_through(run) &&
-	         (is_one || us + run_part_us(&run->ops[run->next_op]) <= PART_US));
+	         (is_one || us + run_mean_part_us(&run->ops[run->next_op]) <= PART_US));
 	return rc;
 }
 
@@ -133,8 +133,7 @@ static bool is_for_graph(const struct out *out)
 {
 	const struct run *run = out->run;
 
-	return run->repeats && !run->timed && !out->scratch && run_is_one_slice(run) &&
-	       stage_is_recordable(out->stage);
+	return run_ends_as_before(run) && !run->timed && !out->scratch && stage_is_recordable(out->stage);
 }
 
 /* False: it cannot be, and begins anew. */

@@ -27,7 +27,7 @@ static void expect_next(struct forecast *f, uint64_t now, uint64_t in_ns, bool w
 	f->call_ns = spins ? WATCHED_NS : CALL_NS + in_ns / CALL_SHARE;
 }
 
-void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool repeats, bool watched)
+void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool is_known, bool watched)
 {
 	bool alone = f->out++ == 0;
 
@@ -37,7 +37,7 @@ void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool r
 	f->planned_ns += plan_ns;
 	if (alone || now + plan_ns < f->next_ns) {
 		expect_next(f, now, plan_ns, watched);
-		f->next_is_known = repeats;
+		f->next_is_known = is_known;
 	}
 }
 

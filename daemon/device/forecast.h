@@ -22,8 +22,8 @@ struct forecast {
 	uint64_t called_for_ns; /* the next_ns that the loop was last woken for */
 };
 
-/* repeats: plan_ns is the time that this run took before. watched: the loop polls for its end. */
-void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool repeats, bool watched);
+/* is_known: plan_ns is the time that this run took before. watched: the loop polls for its end. */
+void forecast_started(struct forecast *f, uint64_t now, uint64_t plan_ns, bool is_known, bool watched);
 
 static inline void forecast_ended(struct forecast *f, uint64_t plan_ns)
 {

@@ -43,7 +43,7 @@ static void begin_work(struct device_thread *t, struct device_work *w)
 			tell_loop(t);
 		return;
 	}
-	forecast_started(&t->forecast, clock_ns(), plan_ns(w), w->run->repeats,
+	forecast_started(&t->forecast, clock_ns(), plan_ns(w), run_ends_as_before(w->run),
 	                 w->run->watched && t->may_call_loop);
 	w->run->pause_at_ns = &t->pause_at_ns;
 	w->run->owner = w;

@@ -99,10 +99,15 @@ static inline void run_forget_plan(struct run *run)
 	run->planned = NULL;
 }
 
-/* The planned time of the op's longest part. */
+/* The planned time of the op's longest part, and of one in the mean. */
 static inline double run_part_us(const struct run_op *op)
 {
 	return op->plan_us * op->cut.share;
+}
+
+static inline double run_mean_part_us(const struct run_op *op)
+{
+	return op->cut.n_parts > 1 ? op->plan_us / op->cut.n_parts : op->plan_us;
 }
 
 static inline bool run_is_through(const struct run *run)
@@ -118,6 +123,13 @@ static inline bool run_is_one_slice(const struct run *run)
 	for (unsigned i = 0; i < run->n_ops; i++)
 		us += run->ops[i].plan_us;
 	return us <= PART_US;
+}
+
+/* Returns true if it should take as long as the last time. Slices may end otherwise than planned: the plan is
+ * of the whole. */
+static inline bool run_ends_as_before(const struct run *run)
+{
+	return run->repeats && run_is_one_slice(run);
 }
 
 /* Call it at each start(). A run that has ended begins again. */

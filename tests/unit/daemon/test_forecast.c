@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "device/forecast.h"
+#include "plan/run.h"
 
 #define US 1000u
 #define MS 1000000u
@@ -95,6 +96,21 @@ static void runs_beside_each_other_are_not_put_off(void **state)
 	}
 }
 
+/* Between two slices of a longer one the device would wait until the thread has slept enough. */
+static void only_a_run_in_one_slice_ends_as_before(void **state)
+{
+	struct run_op op = {.plan_us = PART_US};
+	struct run run = {.ops = &op, .n_ops = 1, .repeats = true};
+
+	(void)state;
+	assert_true(run_ends_as_before(&run));
+	op.plan_us = PART_US + 1;
+	assert_false(run_ends_as_before(&run));
+	op.plan_us = 1;
+	run.repeats = false;
+	assert_false(run_ends_as_before(&run));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -104,6 +120,7 @@ int main(void)
 	    cmocka_unit_test(a_long_run_is_slept_through_though_its_caller_spins),
 	    cmocka_unit_test(one_after_the_other_has_its_own_plan),
 	    cmocka_unit_test(runs_beside_each_other_are_not_put_off),
+	    cmocka_unit_test(only_a_run_in_one_slice_ends_as_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
