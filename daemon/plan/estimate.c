@@ -166,14 +166,28 @@ bool estimate_may_stream(const struct planner *p, const struct op_args *args)
 	       largest > (double)stage_direct_max_bytes(args, &p->info.direct);
 }
 
+/* The link finds the next row as fast as it moves bytes, unless it has to look it up for few of them. */
+#define FAR_BYTES   (64u << 10)
+#define SHORT_BYTES (32u << 10)
+
+static double row_us(const struct device_info *info, const struct layout *l, double row_bytes)
+{
+	uint64_t next = l->rank > 1 ? l->host_stride[1] * l->element : 0;
+
+	return next >= FAR_BYTES && row_bytes < SHORT_BYTES ? info->link_far_row_us : info->link_row_us;
+}
+
 static double view_transfer_us(const struct planner *p, const struct view *v)
 {
-	double bytes = rules_bytes(v), rows;
+	double bytes = rules_bytes(v), row_bytes;
 	struct layout l;
 
 	layout_of(v, &l);
-	rows = l.rank == 0 ? 1 : bytes / l.element / (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
-	return bytes / (BOTH_WAYS * p->info.link_rate) + rows * p->info.link_row_us;
+	if (l.rank == 0)
+		row_bytes = bytes;
+	else
+		row_bytes = l.element * (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
+	return bytes / (BOTH_WAYS * p->info.link_rate) + bytes / row_bytes * row_us(&p->info, &l, row_bytes);
 }
 
 /* Returns us to upload what is new in a part, or to download what it writes. */

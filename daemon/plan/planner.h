@@ -30,10 +30,11 @@ struct device_info {
 	uint64_t kept_workspace_max_bytes; /* a larger workspace is allocated for each run, page by page */
 
 	/* Of a device with memory of its own; link_rate 0: the device computes in host memory. */
-	double link_rate;     /* to and from pinned host memory */
-	double link_row_us;   /* what each row of a matrix with gaps takes more */
-	double pageable_rate; /* to and from other host memory */
-	double gather_us;     /* the CPU's time for an element of pageable memory that is not contiguous */
+	double link_rate;       /* to and from pinned host memory */
+	double link_row_us;     /* what each row of a matrix with gaps takes more, */
+	double link_far_row_us; /* if it is short and the next one lies far off (estimate.c) */
+	double pageable_rate;   /* to and from other host memory */
+	double gather_us;       /* the CPU's time for an element of pageable memory that is not contiguous */
 	struct direct_limits direct;
 	uint64_t stream_min_bytes; /* of operands in host memory: a run with fewer is not worth streaming
 	                              (stage.h) */
