@@ -436,7 +436,9 @@ typedef struct kops_job_options {
 	size_t size;    /* sizeof(kops_job_options) */
 	uint32_t queue; /* jobs of one handle in one queue run in order; different queues may overlap */
 	kops_priority priority;
-	const char *device;   /* NULL: the daemon chooses */
+	/* "gpu0"; "gpu*": any GPU; NULL: any device. In the last two cases several GPUs may compute a large op
+	 * together, if it is alone in its job. */
+	const char *device;
 	uint64_t deadline_us; /* from arrival at the daemon to the start of the job; 0: none */
 	bool timed;           /* time the ops by the device's clock, to the microsecond; the job takes longer */
 	uint8_t reserved[7];  /* 0, for what later versions add */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "dispatch/tiles.h"
 #include "job/finish.h"
 
 static void pin_buffers(struct device_work *work, const struct driver *driver, struct device_state *dev)
@@ -31,6 +32,7 @@ static bool equip(struct job *job)
 	job->run.lane = job->sched.queue->lane;
 	job->work.run = &job->run;
 	job->work.execute = pins ? pin_buffers : NULL;
+	tiles_prepare(job);
 	return true;
 }
 

@@ -7,6 +7,7 @@
 #include "dispatch/pause.h"
 #include "dispatch/withdraw.h"
 #include "job/finish.h"
+#include "job/spread.h"
 
 /*
  * How long the job kept the device from others. If runs overlap, that is the time it took. If the device does
@@ -52,4 +53,34 @@ void job_run_is_back(struct device_work *work)
 	else
 		stop(job);
 	jobs_dispatch(e);
+}
+
+static void leave_owner(struct tile *tile)
+{
+	struct job *job = tile->spread->job;
+
+	tile->sched.took_us = tile->run.slice_us;
+	sched_finish(&job->engine->sched, &tile->sched);
+	job->account->usage.device_us += tile->run.slice_us;
+	if (job->usage)
+		job->usage->device_us += tile->run.slice_us;
+}
+
+void job_tile_is_back(struct device_work *work)
+{
+	struct tile *tile = container_of(work, struct tile, work);
+	struct spread *spread = tile->spread;
+	struct job *job = spread->job;
+	struct engine *e = job->engine;
+
+	if (tile->run.status == KOPS_E_FAULT)
+		e->device_failed(e, e->devices[tile->owner].device, tile->run.error);
+	if (tile != spread->tiles)
+		leave_owner(tile);
+	if (--spread->n_away > 0) {
+		jobs_dispatch(e); /* others may have waited for this owner */
+		return;
+	}
+	spread_gather(spread);
+	job_run_is_back(&job->work);
 }

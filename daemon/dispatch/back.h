@@ -8,4 +8,7 @@
  * start. */
 void job_run_is_back(struct device_work *work);
 
+/* The same for a tile of a job that is spread. The last one's return is the job's. */
+void job_tile_is_back(struct device_work *work);
+
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "job/spread.h"
 
 /* Pauses later than this are not requested. */
 #define MAX_AFTER_US 1e12
@@ -62,5 +63,6 @@ void job_pause(struct job *job)
 	list_push_first(&job_device(job)->paused, &job->paused);
 	job->paused_ns = clock_ns();
 	job->starts_before = job_device(job)->starts;
-	sched_pause(&job->engine->sched, &job->sched, run_left_us(&job->run));
+	sched_pause(&job->engine->sched, &job->sched,
+	            job->is_spread ? spread_left_us(job->spread) : run_left_us(&job->run));
 }

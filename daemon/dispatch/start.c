@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "dispatch/lasting.h"
+#include "dispatch/tiles.h"
 #include "job/prepared.h"
 
 /* The loop may run a job itself, in its user's turn, if its last runs took no longer. */
@@ -90,9 +91,12 @@ void job_start(struct job *job)
 	marks_set(e->marks, job->account->uid, job->shape);
 	if (job_is_lasting(job, job->resumed_ns))
 		marks_set_lasting(e->marks, job->account->uid, job->shape);
-	if (is_for_now(job) && run_now(job))
+	if (job->is_spread)
+		tiles_start(job);
+	else if (is_for_now(job) && run_now(job))
 		return;
-	device_submit(device->device, &job->work);
+	else
+		device_submit(device->device, &job->work);
 	lasting_watch(e);
 	e->watch_runs(e);
 }

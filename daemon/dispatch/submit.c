@@ -20,6 +20,7 @@ void job_submit(struct job *job)
 
 	job->account->jobs++;
 	job->work.done = job_run_is_back;
+	job->tile_done = job_tile_is_back;
 	job->sched.cost_us = job->run.plan_us;
 	job->sched.blocked = job->sched.blocked && job_waits_for_buffers(job);
 	begin_trial(job);

@@ -3,6 +3,7 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/pause.h"
 #include "job/finish.h"
+#include "job/spread.h"
 
 static void abandoned(struct device_work *work)
 {
@@ -18,6 +19,44 @@ static void abandon_run(struct device_work *work, const struct driver *driver, s
 	driver->abandon(dev, &job_of_work(work)->run);
 }
 
+/* ---- Tiles ---- */
+
+static void tile_abandoned(struct device_work *work)
+{
+	struct spread *spread = container_of(work, struct tile, work)->spread;
+	struct engine *e = spread->job->engine;
+
+	if (--spread->n_away > 0)
+		return;
+	job_end_paused(spread->job);
+	jobs_dispatch(e);
+}
+
+static void abandon_tile(struct device_work *work, const struct driver *driver, struct device_state *dev)
+{
+	driver->abandon(dev, &container_of(work, struct tile, work)->run);
+}
+
+/* Has each owner forget what it keeps of an unfinished tile. */
+static void abandon_tiles(struct job *job)
+{
+	struct spread *spread = job->spread;
+
+	for (unsigned i = 0; i < spread->n_tiles && job_device(job)->device->driver->abandon; i++) {
+		struct tile *tile = &spread->tiles[i];
+
+		if (tile_has_ended(tile))
+			continue;
+		spread->n_away++;
+		tile->work = (struct device_work){.execute = abandon_tile, .done = tile_abandoned};
+		device_submit(job->engine->devices[tile->owner].device, &tile->work);
+	}
+	if (spread->n_away == 0)
+		job_end_paused(job);
+}
+
+/* ---- Jobs ---- */
+
 void job_abandon(struct job *job)
 {
 	struct device *device = job_device(job)->device;
@@ -25,6 +64,10 @@ void job_abandon(struct job *job)
 	job_no_longer_alone(job);
 	sched_remove(&job->engine->sched, &job->sched);
 	list_remove(&job->paused);
+	if (job->is_spread) {
+		abandon_tiles(job);
+		return;
+	}
 	if (!device->driver->abandon) {
 		job_end_paused(job);
 		return;

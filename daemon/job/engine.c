@@ -7,10 +7,19 @@
 /* No look is needed while a 64th of the limit is mapped: host_memory.h keeps more than that free. */
 #define AMPLE_ANYWAY 64
 
+bool device_is_meant(const struct device *device, const char *name)
+{
+	size_t n = strlen(name);
+
+	if (n > 0 && name[n - 1] == '*')
+		return strncmp(device->name, name, n - 1) == 0;
+	return n == 0 || strcmp(device->name, name) == 0;
+}
+
 struct device *engine_device(const struct engine *e, const char *name, unsigned *ret_index)
 {
 	for (unsigned i = 0; i < e->n_devices; i++)
-		if (!*name || strcmp(e->devices[i].device->name, name) == 0) {
+		if (device_is_meant(e->devices[i].device, name)) {
 			if (ret_index)
 				*ret_index = i;
 			return e->devices[i].device;

@@ -93,7 +93,10 @@ struct engine {
 	void (*buffer_settled)(struct buffer *buffer);
 };
 
-/* The device of this name; empty: the first. NULL: there is none. ret_index may be NULL. */
+/* Whether a client that names a device so means this one: "gpu0", all of a kind "gpu*", any "". */
+bool device_is_meant(const struct device *device, const char *name);
+
+/* The first device that is meant. NULL: there is none. ret_index may be NULL. */
 struct device *engine_device(const struct engine *engine, const char *name, unsigned *ret_index);
 
 /* A device that is not healthy; NULL: all are. See device_is_healthy(). */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "job/prepared.h"
+#include "job/spread.h"
 
 /* ---- Deadlines ---- */
 
@@ -91,6 +92,9 @@ void job_end_queued(struct job *job, enum job_state state, int status, const cha
 static void leave_device(struct job *job, bool done)
 {
 	job_device(job)->bytes_out -= job->run.device_bytes;
+	for (unsigned i = 1; job->is_spread && i < job->spread->n_tiles; i++)
+		job->engine->devices[job->spread->tiles[i].owner].bytes_out -=
+		    job->spread->tiles[i].run.device_bytes;
 	uses_end(&job->uses, done);
 }
 

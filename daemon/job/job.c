@@ -115,6 +115,8 @@ void job_free(struct job *job)
 	leave_queue(job);
 	for (unsigned i = 0; i < job->uses.n; i++)
 		buffer_unref(job->uses.list[i].buffer);
+	if (job->spread)
+		job->free_spread(job->spread);
 	run_forget_plan(&job->run);
 	account_unref(&job->engine->accounts, job->account);
 	free(job);

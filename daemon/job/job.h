@@ -26,6 +26,7 @@
 
 struct prepared;
 struct session;
+struct spread;
 
 enum job_state { JOB_NEW, JOB_READY, JOB_QUEUED, JOB_RUNNING, JOB_PAUSED, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 
@@ -47,7 +48,12 @@ struct job {
 	struct sched_job sched;
 	struct device_work work;
 	struct run run;
-	unsigned n_alike; /* learned_alike(): planned as a trial if its shape is due for one; 0: never */
+	struct spread *spread; /* its tiles on several devices (spread.h); NULL: it has none */
+	void (*free_spread)(struct spread *spread);
+	void (*tile_done)(struct device_work *work); /* for their work, as work.done for the job's */
+	bool is_spread;                              /* since its start: they run instead of `run` */
+	unsigned not_over; /* over so many devices, or fewer, spreading it does not pay */
+	unsigned n_alike;  /* learned_alike(): planned as a trial if its shape is due for one; 0: never */
 	struct trial trial;
 	bool settled; /* the trials of its shape are over: the next such job runs the same kernels */
 	enum job_state state;

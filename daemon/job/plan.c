@@ -207,11 +207,14 @@ static void compare(struct job *job, struct planning *p, int rc, char why[WHY_BY
 /* The next device that the job may use. Once a device can run it, only others of the same kind count. */
 static bool next_device(const struct job *job, struct planning *p)
 {
-	for (unsigned i = p->device + 1; i < p->end; i++)
-		if (!p->kind || job->engine->devices[i].device->driver == p->kind) {
-			turn_to(p, i);
-			return true;
-		}
+	for (unsigned i = p->device + 1; i < job->engine->n_devices; i++) {
+		const struct device *device = job->engine->devices[i].device;
+
+		if (!device_is_meant(device, p->device_name) || (p->kind && device->driver != p->kind))
+			continue;
+		turn_to(p, i);
+		return true;
+	}
 	return false;
 }
 
@@ -246,13 +249,13 @@ static int begin_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 	const struct engine *e = job->engine;
 	unsigned first = 0;
 
-	if (*p->device_name && !engine_device(e, p->device_name, &first)) {
+	if (!engine_device(e, p->device_name, &first)) {
 		snprintf(why, WHY_BYTES, "there is no device \"%.32s\"; `kops-client devices` lists them",
 		         p->device_name);
 		return KOPS_E_DEVICE;
 	}
-	p->end = *p->device_name ? first + 1 : e->n_devices;
 	turn_to(p, first);
+	p->has_begun = true;
 	job->has_choice = false;
 	return 0;
 }
@@ -279,7 +282,7 @@ static int check_marks(struct job *job, char why[WHY_BYTES])
 
 int job_plan(struct job *job, struct planning *p, char why[WHY_BYTES])
 {
-	int rc = p->end > 0 ? 0 : begin_plan(job, p, why);
+	int rc = p->has_begun ? 0 : begin_plan(job, p, why);
 
 	if (rc == 0)
 		rc = plan_on_each(job, p, why);

@@ -6,13 +6,14 @@
 
 /* The state of planning. Initially zeros, except device_name. */
 struct planning {
-	const char *device_name; /* the device that the job asks for; empty: any */
-	unsigned device, end;    /* the device being planned for, and the end of the candidates */
-	unsigned n_planned;      /* ops planned on that device */
-	bool heeds_some;         /* some ops use what jobs of their shape showed */
-	bool plainly;            /* plan again without that, because the job could not run with it */
-	bool was_at_fault;       /* it failed for a reason other than room */
-	bool is_decided;         /* the current device is the chosen one */
+	const char *device_name; /* the device, or devices, that the job asks for: device_is_meant() */
+	bool has_begun;
+	unsigned device;    /* the one being planned for */
+	unsigned n_planned; /* ops planned on that device */
+	bool heeds_some;    /* some ops use what jobs of their shape showed */
+	bool plainly;       /* plan again without that, because the job could not run with it */
+	bool was_at_fault;  /* it failed for a reason other than room */
+	bool is_decided;    /* the current device is the chosen one */
 	/* The best device so far; kind NULL: none. */
 	const struct driver *kind;
 	double soonest_us;

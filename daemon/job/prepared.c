@@ -256,7 +256,7 @@ void prepared_job_ended(struct job *job)
 {
 	struct prepared *p = job->prepared;
 
-	if (job->state == JOB_DONE)
+	if (job->state == JOB_DONE && !job->is_spread)
 		note_time(p, &job->run);
 	job->run.plan_us = plan_us(p, &job->run);
 	job->run.next_op = job->run.next_part = 0;

@@ -107,15 +107,14 @@ static void plan_again(const struct planner *p, struct run_op *op, const struct 
 		estimate_op(p, op, &op->args, &before->args);
 }
 
-static void note_parts(struct run_op *op)
+void plan_note_parts(const struct op_cut *cut, char why[WHY_BYTES])
 {
-	size_t n = strlen(op->why);
+	size_t n = strlen(why);
 
-	if (op->cut.n_parts <= 1 || !(op->cut.grows || op->cut.has_windows))
+	if (cut->n_parts <= 1 || !(cut->grows || cut->has_windows))
 		return;
-	snprintf(op->why + n, WHY_BYTES - n, "; in %u parts, %s", op->cut.n_parts,
-	         op->cut.has_windows ? "two of which are on the device at a time"
-	                             : "while others' operands move");
+	snprintf(why + n, WHY_BYTES - n, "; in %u parts, %s", cut->n_parts,
+	         cut->has_windows ? "two of which are on the device at a time" : "while others' operands move");
 }
 
 static void describe_choice(const struct planner *p, struct run_op *op, const struct op_args *args)
@@ -310,8 +309,9 @@ static int end_plan(const struct planner *p, struct run *run)
 		run->device_bytes = workspace_bytes(run);
 	for (unsigned i = 0; i < run->n_ops; i++) {
 		run->plan_us += run->ops[i].plan_us;
-		note_parts(&run->ops[i]);
+		plan_note_parts(&run->ops[i].cut, run->ops[i].why);
 	}
+	run->estimate_us = run->plan_us;
 	return rc < 0 ? rc : check_room(p, run);
 }
 

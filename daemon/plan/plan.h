@@ -26,6 +26,9 @@ int plan_ops(const struct planner *p, struct run *run, unsigned first, unsigned 
 /* Plans all ops at once. */
 int plan_run(const struct planner *p, struct run *run);
 
+/* Appends how an op is streamed, if it is, to the reason for its kernel. */
+void plan_note_parts(const struct op_cut *cut, char why[WHY_BYTES]);
+
 /* Returns the kernels worth trying in jobs of such an op; see kernel_rivals(). Pure. */
 unsigned plan_rivals(const struct planner *p, const struct op_args *args, struct rival ret[RIVALS_MAX]);
 

@@ -62,7 +62,8 @@ struct run {
 	bool watched;     /* the loop polls for its end */
 	bool leaves_room; /* others use the device, too: a GPU's long kernels leave them some multiprocessors */
 	uint64_t lane;    /* runs of the same lane execute in order */
-	double plan_us;   /* by plan(): time for its ops and everything else */
+	double plan_us;   /* by plan(): time for its ops and everything else; later what its runs showed */
+	double estimate_us; /* by plan(): the same, and stays */
 	/* On a device that computes at once: pause before the next part from this time on (clock.h). Atomic;
 	 * NULL: never. Each start makes some progress. */
 	const uint64_t *pause_at_ns;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "job/prepared.h"
+#include "job/spread.h"
 #include "kops_types.h"
 #include "log.h"
 #include "printable.h"
@@ -147,6 +148,8 @@ void reply_receipt(const struct job *job)
 	fill_times(job, &receipt);
 	for (unsigned i = 0; i < run->n_ops; i++) {
 		fill_op(&run->ops[i], !job->settled, &parts[i]);
+		if (job->is_spread)
+			parts[i].why = job->spread->tiles[0].op.why;
 		pointers[i] = &parts[i];
 	}
 	receipt.device = (char *)job_device(job)->device->name;

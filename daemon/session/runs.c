@@ -40,14 +40,16 @@ static bool is_full_everywhere(const struct request *r, const char *wanted)
 {
 	const struct engine *e = r->session->engine;
 	const struct sched_flow *flow = &r->session->account->flow;
-	unsigned first = 0, end = e->n_devices;
+	bool any = false;
 
-	if (*wanted && engine_device(e, wanted, &first))
-		end = first + 1;
-	for (unsigned i = first; i < end; i++)
+	for (unsigned i = 0; i < e->n_devices; i++) {
+		if (!device_is_meant(e->devices[i].device, wanted))
+			continue;
+		any = true;
 		if (!sched_is_full(&e->sched, flow, i, (double)e->config->max_backlog * 1e3))
 			return false;
-	return true;
+	}
+	return any;
 }
 
 /* Checks limits before the job is made. */

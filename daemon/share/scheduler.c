@@ -211,6 +211,12 @@ static void start_job(struct sched *s, struct sched_job *job)
 	fair_charge(fair, party, job->cost_us * job->rate);
 }
 
+void sched_start_now(struct sched *s, struct sched_queue *queue, struct sched_job *job)
+{
+	sched_add(s, queue, job);
+	start_job(s, job);
+}
+
 struct sched_job *sched_next(struct sched *s, unsigned device,
                              struct sched_job *(*choose)(struct sched_job *next))
 {

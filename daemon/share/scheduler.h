@@ -94,6 +94,9 @@ struct sched {
 /* Appends a job to a queue whose flow is set. The caller has set device, priority, cost_us and blocked. */
 void sched_add(struct sched *s, struct sched_queue *queue, struct sched_job *job);
 
+/* Adds a job to a queue of its own, and starts it out of turn: its device has nothing else to do. */
+void sched_start_now(struct sched *s, struct sched_queue *queue, struct sched_job *job);
+
 /*
  * Starts the next job of a device: removes it from its queue and counts it as running. Calls choose first,
  * unless it is NULL. choose returns the job, another waiting job that must start instead, or NULL to start

@@ -1,6 +1,6 @@
 /* verb/list_sessions.c: ListSessions: connected sessions and their jobs. */
 #include "base/clock.h"
-#include "job/job.h"
+#include "job/spread.h"
 #include "session/reply.h"
 #include "session/verb/figures.h"
 #include "session/verbs.h"
@@ -24,6 +24,8 @@ static void fill_job(const struct job *job, Kops__V1__RunningJob *ret)
 	for (unsigned i = 0; i < job->run.n_ops; i++)
 		ret->parts += job->ops[i].cut.n_parts ? job->ops[i].cut.n_parts : 1;
 	ret->parts_done = __atomic_load_n(&job->run.parts_done, __ATOMIC_RELAXED);
+	if (job->is_spread)
+		spread_count_parts(job->spread, &ret->parts, &ret->parts_done);
 	ret->running_us = clock_us(job->started_ns, clock_ns());
 	ret->estimate_us = job->run.plan_us;
 	reply_put_shape(&first->shape, &ret->dtype, &ret->n_shape, &ret->shape);

@@ -389,6 +389,31 @@ static void test_nothing_of_a_queue_follows_a_job_beside_others(void **state)
 	assert_empty(&s);
 }
 
+/* What a flow got out of turn counts as its own: it waits for another that comes later. */
+static void test_what_starts_out_of_turn_is_charged(void **state)
+{
+	struct sched s = {0};
+	struct sched_flow fa = {0}, fb = {0};
+	struct sched_queue own = {.flow = &fa}, qa = {.flow = &fa}, qb = {.flow = &fb};
+	struct sched_job tile = job(1000, KOPS_NORMAL, GPU), a = job(10, KOPS_NORMAL, GPU),
+	                 b = job(10, KOPS_NORMAL, GPU);
+
+	(void)state;
+	sched_start_now(&s, &own, &tile);
+	assert_int_equal(s.devices[GPU].load, 1);
+	assert_int_equal(s.devices[GPU].waiting, 0);
+	assert_near(s.devices[GPU].backlog_us, 1000, 1e-6);
+	sched_add(&s, &qa, &a);
+	sched_add(&s, &qb, &b);
+	assert_ptr_equal(run_one(&s, GPU), &b);
+	assert_true(fa.devices[GPU].party.vtime - fb.devices[GPU].party.vtime > 900);
+	tile.took_us = 5;
+	sched_finish(&s, &tile);
+	assert_true(fa.devices[GPU].party.vtime - fb.devices[GPU].party.vtime < 100);
+	assert_ptr_equal(run_one(&s, GPU), &a);
+	assert_empty(&s);
+}
+
 static void test_a_blocked_head_holds_its_queue_only(void **state)
 {
 	struct sched s = {0};
@@ -793,6 +818,7 @@ int main(void)
 	    cmocka_unit_test(test_a_queue_stays_on_its_device_while_it_runs),
 	    cmocka_unit_test(test_nothing_of_a_queue_follows_a_job_that_may_pause),
 	    cmocka_unit_test(test_nothing_of_a_queue_follows_a_job_beside_others),
+	    cmocka_unit_test(test_what_starts_out_of_turn_is_charged),
 	    cmocka_unit_test(test_a_blocked_head_holds_its_queue_only),
 	    cmocka_unit_test(test_a_paused_job_gives_way_and_goes_on),
 	    cmocka_unit_test(test_a_slice_is_as_long_as_the_job_that_waits),
