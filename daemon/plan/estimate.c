@@ -168,7 +168,7 @@ bool estimate_may_stream(const struct planner *p, const struct op_args *args)
 
 /* The link finds the next row as fast as it moves bytes, unless it has to look it up for few of them. */
 #define FAR_BYTES   (64u << 10)
-#define SHORT_BYTES (32u << 10)
+#define SHORT_BYTES (16u << 10)
 
 static double row_us(const struct device_info *info, const struct layout *l, double row_bytes)
 {
@@ -179,15 +179,14 @@ static double row_us(const struct device_info *info, const struct layout *l, dou
 
 static double view_transfer_us(const struct planner *p, const struct view *v)
 {
-	double bytes = rules_bytes(v), row_bytes;
+	double bytes = rules_bytes(v), us = bytes / (BOTH_WAYS * p->info.link_rate), row_bytes;
 	struct layout l;
 
 	layout_of(v, &l);
-	if (l.rank == 0)
-		row_bytes = bytes;
-	else
-		row_bytes = l.element * (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
-	return bytes / (BOTH_WAYS * p->info.link_rate) + bytes / row_bytes * row_us(&p->info, &l, row_bytes);
+	if (l.rank == 0) /* one element, or none */
+		return us + p->info.link_row_us;
+	row_bytes = l.element * (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
+	return us + bytes / row_bytes * row_us(&p->info, &l, row_bytes);
 }
 
 /* Returns us to upload what is new in a part, or to download what it writes. */
