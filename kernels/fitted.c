@@ -9,7 +9,7 @@
 FITTED fitted = {
     .gpu = {.clock = 1.98},
     .memory = {.share = 0.87, .of_scattered = 8},
-    /* gemm: h200-gemm*.json, h200-random-gemm.json; small: 14 shapes from 32³ to 100×100×1001 */
+    /* gemm: h200-gemm*.json, h200-random-gemm.json; small: 14 shapes from 32³ to 100×100×1001, and 15 thin ones */
     .cublas_f32 = {
         .launch_ns = 3450, .joining_ns = 4130, .sum = 4.188, .write = 0.301, .part_min = 20.25, .read = 0,
         .lasting = 0,
@@ -64,7 +64,8 @@ FITTED fitted = {
     .simt_f64 = {.first = 1900, .next = 2150, .beside = 700, .split = 1400, .again = 950, .single = 0.4,
                  .per_k = {20, 38, 52, 0, 0, 0}},
     .simt_large = {.launch_ns = 2500, .turn_ns = 2500, .turn_byte = 6e-4, .first = 2000, .next = 5000, .per_k = 78},
-    .small = {.launch_ns = 850, .first_ns = 800, .step = 330, .beside = 92, .by_elements = 6},
+    .small = {.launch_ns = 850, .first_ns = 800, .step = 370, .beside = 320, .step_by_elements = 2200,
+              .beside_by_elements = 700},
     .ragged = {.launch_ns = 1500, .join_ns = 2500, .block = 4000, .step = 2400, .few = 32},
     /* softmax: h200-softmax*.json, h200-random-softmax.json */
     .ring = {.launch_ns = 4800, .share = 0.86},

@@ -153,10 +153,11 @@ struct fitted {
 	} simt_large;
 	/*
 	 * first_ns: until the first tiles have arrived, and after the last; step: clocks of a block; beside:
-	 * added per other block of the multiprocessor; by_elements: a factor.
+	 * added per other block of the multiprocessor; by_elements: where operands are not read in pieces of 16
+	 * bytes.
 	 */
 	struct {
-		double launch_ns, first_ns, step, beside, by_elements;
+		double launch_ns, first_ns, step, beside, step_by_elements, beside_by_elements;
 	} small;
 	/* In clocks of two blocks that share a multiprocessor. block: without steps; step, and few for each row
 	 * or column of the narrow side: a step of 64 of K. */

@@ -277,10 +277,11 @@ extern "C" double gemm_small_ns(const struct op_args *args)
 	double steps = gemm_has_product(args) ? ceil((double)p.k / SIDE) : 0;
 	double beside =
 	    fmax(ceil(blocks / cuda_multiprocessors()), 1) - 1; /* of a multiprocessor's first block */
-	double clocks = steps * (fitted.small.step + beside * fitted.small.beside);
+	double clocks =
+	    access_of(p, PIECE).vectors
+	        ? steps * (fitted.small.step + beside * fitted.small.beside)
+	        : steps * (fitted.small.step_by_elements + beside * fitted.small.beside_by_elements);
 
-	if (!access_of(p, PIECE).vectors)
-		clocks *= fitted.small.by_elements;
 	return fitted.small.launch_ns + fitted.small.first_ns * cuda_clock_factor() +
 	       clocks / cuda_clocks_per_ns();
 }
