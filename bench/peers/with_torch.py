@@ -3,7 +3,7 @@
 memory that is there, as many launches to a sample over as many sets of operands, nothing but the device's time (a CUDA
 graph between two events).
 
-    with_torch.py < document.json        what `kops-bench OP --json` wrote; OP: softmax, transpose, add
+    with_torch.py < document.json        what `kops-bench OP --json` wrote; OP: softmax, transpose, add, reduce
 
 Writes JSON: {"version": …, "rows": [{"shape", "mode", "median_us"}, …]}, one row per shape and mode.
 """
@@ -15,12 +15,13 @@ import torch
 
 SAMPLES = 20
 HOLD_CYCLES = 200_000  # 100 µs
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
-def operation(op, shape):
+def operation(op, shape, dtype):
     """A function that makes one set of operands, and one that enqueues the op on a set."""
     def operand(*extents):
-        return torch.rand(extents, device="cuda", dtype=torch.float32) * 2 - 1
+        return (torch.rand(extents, device="cuda", dtype=torch.float32) * 2 - 1).to(dtype)
 
     if op == "softmax":
         return (lambda: (operand(*shape), operand(*shape))), (lambda s: torch.softmax(s[0], -1, out=s[1]))
@@ -28,11 +29,13 @@ def operation(op, shape):
         return (lambda: (operand(*shape), operand(*reversed(shape)))), (lambda s: s[1].copy_(s[0].t()))
     if op == "add":
         return (lambda: tuple(operand(*shape) for _ in range(3))), (lambda s: torch.add(s[0], s[1], out=s[2]))
-    sys.exit(f"with_torch.py: no op {op}; one of softmax, transpose, add")
+    if op == "reduce":
+        return (lambda: (operand(*shape), operand(*shape[:-1]))), (lambda s: torch.sum(s[0], -1, out=s[1]))
+    sys.exit(f"with_torch.py: no op {op}; one of softmax, transpose, add, reduce")
 
 
-def median_us(op, shape, n_sets, launches):
-    make, enqueue = operation(op, shape)
+def median_us(op, shape, dtype, n_sets, launches):
+    make, enqueue = operation(op, shape, dtype)
     sets = [make() for _ in range(n_sets)]
     enqueue(sets[0])
     torch.cuda.synchronize()
@@ -66,7 +69,7 @@ def main():
             cases[key] = max(cases.get(key, (0, 0)), (r["launches"], r["sets"]))
     rows = []
     for (shape, mode), (launches, n_sets) in cases.items():
-        us = median_us(document["op"], [int(n) for n in shape.split("x")], n_sets, launches)
+        us = median_us(document["op"], [int(n) for n in shape.split("x")], DTYPES[document["dtype"]], n_sets, launches)
         rows.append({"shape": shape, "mode": mode, "median_us": round(us, 3)})
         torch.cuda.empty_cache()
     json.dump({"version": torch.__version__, "rows": rows}, sys.stdout)

@@ -4,6 +4,7 @@ A part is measured at a time. Its rows are of several themes, and bench/tables m
 """
 import array
 import concurrent.futures
+import json
 import os
 import random
 import socket
@@ -18,6 +19,7 @@ from .programs import Daemon, Failed, Mps, peer, python_peer
 SPIN = ["--spin", "10000"]
 BUSY = ["gemm", "8192x8192x8192", "--launches", "4", "--no-check", "--warmup", "1000000", "--reps", "1000"]
 IDLE_S = 5
+MEMORY_SIZES = (64, 128, 256, 512, 1024, 2048)
 HOST_SIZES = (64, 256, 1024, 4096, 8192)
 # Of a repeated job, spinning or not → what is to be reached in µs. Wall clock: (products, size, resident).
 WALL = {False: {(1, 64, False): 32, (32, 64, True): 130, (32, 256, True): 235, (32, 512, True): 430},
@@ -352,6 +354,22 @@ def host_part(rows, build):
                  [("cuBLAS in process", median_of(theirs[i] for _, theirs in turns))])
 
 
+def small_part(rows, build):
+    """Small memory-bound ops, as jobs of many, beside PyTorch's in a CUDA graph."""
+    sizes = ",".join(f"{n}x{n}" for n in MEMORY_SIZES)
+    with Daemon(build, "gpu0") as d:
+        for op in "add", "softmax", "transpose", "reduce":
+            for dtype in "f32", "f16":
+                words = [op, sizes, "--dtype", dtype, "--launches", "32", "--cache", "warm", "--no-check", "--no-ceiling"]
+                document = d.bench(*words)
+                torch = python_peer("with_torch.py", input=json.dumps(document))
+                theirs = {r["shape"]: r["median_us"] for r in torch["rows"]} if torch else {}
+                for row in document["rows"]:
+                    n = row["shape"].split("x")[0]
+                    rows.add("small", f"{op} {dtype} {n}²", row["median_us"], "µs", "≤ PyTorch", f"kops-bench {' '.join(words)}",
+                             [("PyTorch in a graph", theirs.get(row["shape"]))])
+
+
 # ---- Python and BLAS ----
 
 def python_part(rows, build):
@@ -395,5 +413,5 @@ def blas_part(rows, build):
 
 PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part,
          "spread": spread_part,
-         "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
+         "small": small_part, "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
 GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2, "spread": 2}  # that a part needs; the others need one

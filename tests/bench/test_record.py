@@ -168,6 +168,38 @@ class Record(WithFolder):
         for row in rows.list:
             self.assertEqual([row["value"], *(p["value"] for p in row["peers"])], [200, 140, 100])
 
+    def test_small_ops_beside_pytorchs(self):
+        class Daemon:
+            def __init__(self, _, devices):
+                assert devices == "gpu0"
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def bench(self, *words):
+                return {"op": words[0], "dtype": words[words.index("--dtype") + 1],
+                        "rows": [{"shape": shape, "median_us": 2} for shape in words[1].split(",")]}
+
+        def python_peer(name, input):
+            document = json.loads(input)
+            if document["op"] == "add":
+                return None
+            return {"rows": [{"shape": r["shape"], "median_us": 3} for r in document["rows"]]}
+
+        for name, value in ("Daemon", Daemon), ("python_peer", python_peer):
+            self.addCleanup(setattr, figures, name, getattr(figures, name))
+            setattr(figures, name, value)
+        rows = figures.Rows("small")
+        with contextlib.redirect_stdout(io.StringIO()):
+            figures.small_part(rows, self.out.parent)
+        self.assertEqual(len(rows.list), 8 * len(figures.MEMORY_SIZES))
+        self.assertEqual(len({r["name"] for r in rows.list}), len(rows.list))
+        self.assertEqual({(r["name"].split()[0], *[p["value"] for p in r["peers"]]) for r in rows.list},
+                         {("add",), ("softmax", 3), ("transpose", 3), ("reduce", 3)})
+
     def test_products_over_two_gpus_beside_one(self):
         class Daemon:
             def __init__(self, _, devices):
