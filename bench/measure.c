@@ -38,39 +38,46 @@ static struct step step_on(const struct measuring *r, size_t set)
 	return step;
 }
 
-/* The same job once more, where samples are that. */
-static int launch_again(struct measuring *r, double *ret_us)
-{
-	int rc = bench_job_again(r->b, r->again, ret_us);
-
-	if (rc == 0)
-		r->learning = kops_receipt_op(kops_job_receipt(r->again), 0)->learning;
-	return rc;
-}
-
-/* Runs one job over the next sets, and returns the time of one launch. *ret_job may be NULL. */
-static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, double *ret_us)
+/* Runs one job over the next sets, or the one job of all samples once more. done_with() it. */
+static int run_job(struct measuring *r, uint64_t launches, kops_job **ret_job, double *ret_wall_us)
 {
 	struct step steps[LAUNCHES_MAX];
-	double wall_us;
-	kops_job *job;
 
-	if (r->again && !ret_job)
-		return launch_again(r, ret_us);
+	*ret_job = r->again;
+	if (r->again)
+		return bench_job_again(r->b, r->again, ret_wall_us);
 	for (uint64_t i = 0; i < launches; i++)
 		steps[i] = step_on(r, (r->b->next_set + i) % r->n_sets);
-	int rc = bench_job(r->b, steps, launches, &job, &wall_us);
+	int rc = bench_job(r->b, steps, launches, ret_job, ret_wall_us);
 	if (rc < 0)
 		return rc;
 	r->b->next_set = (r->b->next_set + launches) % r->n_sets;
+	if (r->b->again)
+		r->again = *ret_job;
+	return 0;
+}
+
+static void done_with(const struct measuring *r, kops_job *job)
+{
+	if (job != r->again)
+		kops_job_free(job);
+}
+
+/* Returns the time of one launch of a job. done_with() *ret_job, which may be NULL. */
+static int launch(struct measuring *r, uint64_t launches, kops_job **ret_job, double *ret_us)
+{
+	double wall_us;
+	kops_job *job;
+
+	int rc = run_job(r, launches, &job, &wall_us);
+	if (rc < 0)
+		return rc;
 	r->learning = kops_receipt_op(kops_job_receipt(job), 0)->learning;
 	*ret_us = (r->b->host ? wall_us : kops_job_receipt(job)->compute_us) / (double)launches;
 	if (ret_job)
 		*ret_job = job;
-	else if (r->b->again)
-		r->again = job;
 	else
-		kops_job_free(job);
+		done_with(r, job);
 	return 0;
 }
 
@@ -119,7 +126,7 @@ static int run_and_check(struct measuring *r, uint64_t launches, double *ret_us)
 	if (rc < 0)
 		return rc;
 	note_op(r->row, kops_receipt_op(kops_job_receipt(job), 0));
-	kops_job_free(job);
+	done_with(r, job);
 	r->row->tensor_cores =
 	    bench_kernel_on_tensor_cores(r->b->info, r->b->kind, r->operands->step.op->name, r->row->kernel);
 	return r->what->check ? check_first(r) : 0;
@@ -190,7 +197,7 @@ static int sample(struct measuring *r)
 	samples_add(&r->upload, receipt->upload_us);
 	samples_add(&r->compute, receipt->compute_us);
 	samples_add(&r->download, receipt->download_us);
-	kops_job_free(job);
+	done_with(r, job);
 	return 0;
 }
 

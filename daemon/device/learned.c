@@ -1,8 +1,11 @@
 #include "device/learned.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/invariant.h"
 
 #define WAYS          4 /* entries of a set; a shape can be in one set only */
 #define SETS          (LEARNED_SHAPES_MAX / WAYS)
@@ -23,15 +26,22 @@
 #define GAIN          0.02
 #define MIXED_GAIN    0.03
 #define MIXED_GAIN_US 2.0
+/* Jobs after which trials begin anew: slow ones in a row, and all of them after trials that began so. Twice as
+ * many after each time. */
+#define SLOW_JOBS   3u
+#define LATER_JOBS  64u
+#define DOUBLED_MAX 16u /* times */
 
 struct entry {
 	const struct op *op; /* NULL: a free entry */
 	uint64_t shape;
-	uint64_t last_used; /* value of the count of uses */
-	unsigned seen;      /* jobs before the trials */
-	unsigned n;         /* 0: before the trials, or nothing to try */
-	uint64_t round;     /* of trials; unique */
-	bool is_out;        /* a trial */
+	uint64_t last_used;  /* value of the count of uses */
+	unsigned seen;       /* jobs before the trials */
+	unsigned n;          /* 0: before the trials, or nothing to try */
+	uint64_t round;      /* of trials; unique */
+	bool is_out;         /* a trial */
+	unsigned slow, jobs; /* since the trials: slow jobs in a row, all jobs */
+	unsigned again;      /* how often the trials began anew */
 	struct learned_candidate candidates[LEARNED_CANDIDATES_MAX]; /* [0]: the first choice */
 	/* Set by decide(): candidates, and the preferences for plans. */
 	unsigned due, fastest; /* due is NO_CANDIDATE if no trial is due */
@@ -312,6 +322,20 @@ static bool start_trial(struct learned *l, struct entry *e, size_t kernel)
 	return e->is_out;
 }
 
+static bool is_settled(const struct entry *e)
+{
+	return e->seen == FIRST_TRIAL && e->due == NO_CANDIDATE && !e->is_out;
+}
+
+/* What the kernel took on trial; 0: unknown. */
+static double usual_us(const struct entry *e, size_t kernel)
+{
+	for (unsigned i = 0; i < e->n; i++)
+		if (e->candidates[i].kernel == kernel)
+			return e->candidates[i].least_us;
+	return 0;
+}
+
 bool learned_begin(struct learned *l, const struct run *run, struct trial *ret_trial, bool *ret_settled)
 {
 	const struct op_args *args = &run->ops[0].args;
@@ -324,10 +348,49 @@ bool learned_begin(struct learned *l, const struct run *run, struct trial *ret_t
 		e = take_place(l, args->op, shape);
 	if (e->seen < FIRST_TRIAL && kernel < NO_KERNEL && ++e->seen == FIRST_TRIAL)
 		open_trials(l, e, args, kernel);
-	*ret_settled = e->seen == FIRST_TRIAL && e->due == NO_CANDIDATE && !e->is_out;
+	*ret_settled = is_settled(e);
+	if (*ret_settled)
+		ret_trial->usual_us = usual_us(e, kernel) * run->n_ops;
 	if (e->due == NO_CANDIDATE || !start_trial(l, e, kernel))
 		return false;
-	*ret_trial = (struct trial){args->op, shape, e->round, kernel, run->n_ops};
+	*ret_trial = (struct trial){args->op, shape, e->round, kernel, run->n_ops, 0};
+	return true;
+}
+
+static unsigned doubled(unsigned jobs, const struct entry *e)
+{
+	return jobs << (e->again < DOUBLED_MAX ? e->again : DOUBLED_MAX);
+}
+
+static void reopen_trials(struct learned *l, struct entry *e)
+{
+	for (unsigned i = 0; i < e->n; i++) {
+		struct learned_candidate *c = &e->candidates[i];
+
+		if (!is_exhausted(e, c))
+			c->trials = 0;
+		c->least_us = 0;
+	}
+	e->slow = e->jobs = 0;
+	e->again++;
+	e->round = ++rounds;
+	l->changes++;
+	decide(l, e);
+}
+
+bool learned_note(struct learned *l, const struct run *run, bool is_slow, unsigned n)
+{
+	const struct op_args *args = &run->ops[0].args;
+	struct entry *e = find(l, args->op, shape_of(args, run->n_ops > 1));
+
+	PRE(n == 1 || !is_slow);
+	if (!e || e->n == 0 || !is_settled(e))
+		return false;
+	e->slow = is_slow ? e->slow + 1 : 0;
+	e->jobs = e->jobs < UINT_MAX - n ? e->jobs + n : UINT_MAX;
+	if (e->slow < doubled(SLOW_JOBS, e) && (e->again == 0 || e->jobs < doubled(LATER_JOBS, e)))
+		return false;
+	reopen_trials(l, e);
 	return true;
 }
 

@@ -7,6 +7,10 @@
  * of these was faster, two more of the first follow. Other jobs run the fastest kernel so far. After some
  * thirty jobs the trials end.
  *
+ * What a kernel takes may depend on the data, and these may change. So later jobs are compared with the trials.
+ * When some in a row took clearly longer, the trials begin anew, and once more after more jobs, because the
+ * data may have changed back. Each time it takes twice as many jobs until the next.
+ *
  * Every job is computed once, by a kernel that `auto` may take. The device's clock times a trial.
  *
  * A shape is all that a kernel's speed depends on: op, types, precision, extents, strides, alignment of lines,
@@ -41,6 +45,7 @@ struct trial {
 	uint64_t shape, round; /* which trials of the shape */
 	size_t kernel;
 	unsigned n_ops;
+	double usual_us; /* of a job that is none: what its ops took on trial by this kernel; 0: unknown */
 };
 
 struct learned *learned_new(const struct learned_owner *owner); /* NULL: out of memory */
@@ -71,6 +76,18 @@ bool learned_begin(struct learned *learned, const struct run *run, struct trial 
 /* Ends a trial. took_us includes the job's transfers, because kernels differ in what they move beforehand. 0:
  * the job failed; then a kernel other than the first choice has no more trials. */
 void learned_end(struct learned *learned, const struct trial *trial, double took_us);
+
+/* Whether a job took clearly longer than usual. It must have had the device for itself. */
+static inline bool learned_is_slow(double usual_us, double took_us)
+{
+	return took_us > 1.4 * usual_us + 25;
+}
+
+/*
+ * Notes n jobs of one settled shape in a row, run being the last: either all were as fast as usual, or n is 1
+ * and is_slow may be set. Returns true if the trials of the shape begin anew with the next job.
+ */
+bool learned_note(struct learned *learned, const struct run *run, bool is_slow, unsigned n);
 
 /* Ends a trial that never ran. */
 void learned_cancel(struct learned *learned, const struct trial *trial);

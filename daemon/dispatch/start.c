@@ -86,6 +86,7 @@ void job_start(struct job *job)
 	recent_users_note(&device->users, job->account->uid, now);
 	job->run.leaves_room = leaves_room(&job->run, &device->users, now);
 	job->resumed_ns = now;
+	job->began_alone = device->device->runs_out == 0;
 	if (!job->started_ns)
 		job->started_ns = job->resumed_ns;
 	marks_set(e->marks, job->account->uid, job->shape);

@@ -10,8 +10,11 @@ static void begin_trial(struct job *job)
 	struct learned *learned = job_device(job)->learned;
 
 	job->settled = true;
-	if (learned && job->n_alike > 0 && learned_begin(learned, &job->run, &job->trial, &job->settled))
+	if (!learned || job->n_alike == 0)
+		return;
+	if (learned_begin(learned, &job->run, &job->trial, &job->settled))
 		job->run.timed = true;
+	job->usual_us = job->trial.usual_us;
 }
 
 void job_submit(struct job *job)

@@ -35,6 +35,31 @@ static void end_trial(struct job *job)
 	job->engine->learned_something(job->engine);
 }
 
+/* Runs of a kept job that are noted together, so that short ones need not look up their shape each. */
+#define NOTED_TOGETHER 64u
+
+/* Compares a run that had the device for itself with the trials of its shape. */
+static void compare_with_trials(struct job *job)
+{
+	struct engine_device *device = job_device(job);
+	bool is_slow = learned_is_slow(job->usual_us, took_us(&job->run));
+
+	if (!device->learned || job->usual_us <= 0 || job->state != JOB_DONE || job->is_spread ||
+	    !job->began_alone || device->device->runs_out > 0)
+		return;
+	job->unnoted++;
+	if (job->prepared && !is_slow && !job->was_slow && job->unnoted < NOTED_TOGETHER)
+		return;
+	if (is_slow && job->unnoted > 1)
+		learned_note(device->learned, &job->run, false, job->unnoted - 1);
+	if (learned_note(device->learned, &job->run, is_slow, is_slow ? 1 : job->unnoted)) {
+		job->settled = false; /* a kept job is planned anew */
+		job->engine->learned_something(job->engine);
+	}
+	job->was_slow = is_slow;
+	job->unnoted = 0;
+}
+
 /* Counts the end for its device, its user, and its session if that is still there. */
 static void note_end(const struct job *job)
 {
@@ -70,6 +95,7 @@ static void end(struct job *job)
 	job_expires_not(job);
 	job_no_longer_alone(job);
 	end_trial(job);
+	compare_with_trials(job);
 	job->account->jobs--;
 	note_end(job);
 	if (job->prepared)

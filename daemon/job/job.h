@@ -55,6 +55,11 @@ struct job {
 	unsigned not_over; /* over so many devices, or fewer, spreading it does not pay */
 	unsigned n_alike;  /* learned_alike(): planned as a trial if its shape is due for one; 0: never */
 	struct trial trial;
+	/* Of a settled shape: what such jobs took on trial, 0: unknown; whether this one had the device for
+	 * itself; whether its last run was slow; runs since learned_note(). */
+	double usual_us;
+	bool began_alone, was_slow;
+	unsigned unnoted;
 	bool settled; /* the trials of its shape are over: the next such job runs the same kernels */
 	enum job_state state;
 	struct engine *engine;

@@ -177,6 +177,41 @@ class Files(Learning):
         self.assertEqual(self.daemon.stop(), 0)
 
 
+class Changes(Learning):
+    """What a kernel takes changes with the data: openblas takes 900 us, and reference 300, or 3000 for other data."""
+
+    def take(self, reference):
+        with open(os.path.join(self.daemon.folder, "rivals"), "w", encoding="utf-8") as f:
+            f.write(f"openblas 100000 900\nreference 110000 {reference}\n")
+
+    def test_new_jobs_follow(self):
+        self.take(300)
+        self.start()
+        self.learn()
+        self.take(3000)
+        self.assertEqual(self.multiply(2 * JOBS)[-1][:2], ("openblas", False))
+        self.take(300)
+        kernels = [kernel for kernel, *_ in self.multiply(200)]
+        self.assertEqual((kernels[0], kernels[-1]), ("openblas", "reference"))
+
+    def test_kept_jobs_follow(self):
+        self.take(300)
+        self.start()
+        self.learn()
+        c = self.daemon.connect()
+        x, y = c.import_new(4 * N * N), c.import_new(4 * N * N)
+        c.submit(wire.gemm(*[wire.view(b, [N, N]) for b in (x, x, y)]), prepare=1)
+
+        def took():
+            return round(c.run(1)["compute_us"])
+        self.assertEqual({took() for _ in range(100)}, {300})
+        self.take(3000)
+        self.assertEqual([took() for _ in range(2 * JOBS)][-1], 900)
+        self.take(300)
+        self.assertEqual([took() for _ in range(300)][-1], 300)
+        c.close()
+
+
 class Tune(Learning):
     def tune(self, *args, code=OK):
         r = subprocess.run([harness.KOPS_CLIENT, "tune", *args], capture_output=True, text=True, timeout=600,

@@ -642,6 +642,100 @@ static void a_shape_is_settled_after_its_last_trial(void **state)
 	assert_true(is_settled(f, &without_rivals));
 }
 
+/* ---- Data that change ---- */
+
+enum { SLOW_JOBS = 3, LATER_JOBS = 64 };
+
+static bool note(struct fixture *f, const struct op_args *args, bool is_slow, unsigned n)
+{
+	struct run_op op = {.args = *args, .kernel = &kernels[planned(f, args, 1)]};
+
+	return learned_note(f->learned, &(struct run){.ops = &op, .n_ops = 1}, is_slow, n);
+}
+
+static double usual_us(struct fixture *f, const struct op_args *args)
+{
+	struct trial trial;
+
+	assert_false(begin(f, args, planned(f, args, f->n_ops), &trial));
+	return trial.usual_us;
+}
+
+static void jobs_are_compared_with_the_trials(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	assert_true(usual_us(f, &args) <= 0);
+	count_trials(f, &args, 100);
+	assert_true(usual_us(f, &args) > 79 && usual_us(f, &args) < 81);
+	assert_false(learned_is_slow(80, 130));
+	assert_true(learned_is_slow(80, 140));
+	assert_false(learned_is_slow(8000, 11000));
+	assert_true(learned_is_slow(8000, 11300));
+	assert_false(learned_is_slow(2, 20)); /* the launch may be in it */
+}
+
+static void slow_jobs_in_a_row_begin_the_trials_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	assert_false(note(f, &args, true, 1)); /* unknown yet */
+	count_trials(f, &args, 100);
+	for (unsigned i = 0; i < 10; i++) {
+		assert_false(note(f, &args, true, 1));
+		assert_false(note(f, &args, true, 1));
+		assert_false(note(f, &args, false, 1));
+	}
+	for (unsigned i = 1; i < SLOW_JOBS; i++)
+		assert_false(note(f, &args, true, 1));
+	assert_true(note(f, &args, true, 1));
+	f->us[RIVAL] = 300;
+	expect(f, &args, TRIALS, FIRST, true);
+	assert_in_range(count_trials(f, &args, 100), 1, TRIALS);
+	expect(f, &args, 10, FIRST, false);
+	/* From now on it takes twice as many. */
+	for (unsigned i = 1; i < 2 * SLOW_JOBS; i++)
+		assert_false(note(f, &args, true, 1));
+	assert_true(note(f, &args, true, 1));
+}
+
+static void after_that_they_begin_anew_by_themselves(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	count_trials(f, &args, 100);
+	assert_false(note(f, &args, false, 1000000)); /* nothing has changed yet */
+	for (unsigned i = 0; i < SLOW_JOBS; i++)
+		note(f, &args, true, 1);
+	f->us[RIVAL] = 300;
+	count_trials(f, &args, 100);
+	assert_int_equal(planned(f, &args, 1), FIRST);
+	f->us[RIVAL] = 80; /* the data are as before */
+	for (unsigned times = 2; times <= 16; times *= 2) {
+		assert_false(note(f, &args, false, times * LATER_JOBS - 1));
+		assert_true(note(f, &args, false, 1));
+		count_trials(f, &args, 100);
+		assert_int_equal(planned(f, &args, 1), RIVAL);
+	}
+}
+
+static void what_cannot_run_is_not_tried_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	count_trials(f, &args, 100);
+	learned_reject(f->learned, &args, 1);
+	assert_int_equal(planned(f, &args, 1), FIRST);
+	for (unsigned i = 0; i < SLOW_JOBS; i++)
+		note(f, &args, true, 1);
+	expect(f, &args, TRIALS, FIRST, true);
+	expect(f, &args, 100, FIRST, false);
+}
+
 /* Returns a copy as another process would read it. */
 static struct learned *copy_of(struct fixture *f)
 {
@@ -756,6 +850,10 @@ int main(void)
 	    TEST(what_a_kernel_may_depend_on_is_another_shape),
 	    TEST(an_absent_operand_makes_another_shape),
 	    TEST(a_shape_is_settled_after_its_last_trial),
+	    TEST(jobs_are_compared_with_the_trials),
+	    TEST(slow_jobs_in_a_row_begin_the_trials_anew),
+	    TEST(after_that_they_begin_anew_by_themselves),
+	    TEST(what_cannot_run_is_not_tried_anew),
 	    TEST(what_was_shown_is_exported_and_imported),
 	    TEST(what_makes_no_sense_is_not_imported),
 	    TEST(new_shapes_take_the_places_of_the_oldest),
