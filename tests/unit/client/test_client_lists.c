@@ -1,6 +1,17 @@
 /* Tests lists of users, sessions and jobs: how pages are joined, and what a daemon may answer instead. */
 #include "fake_daemon.h"
 
+static _Thread_local bool send_fails;
+
+/* libkops's and the fake daemon's calls also come here. */
+ssize_t send(int fd, const void *data, size_t bytes, int flags)
+{
+	if (!send_fails)
+		return sendto(fd, data, bytes, flags, NULL, 0);
+	errno = EACCES;
+	return -1;
+}
+
 static void greet(struct fake *f)
 {
 	f->lists = true;
@@ -205,6 +216,31 @@ static void test_an_old_daemon_that_greets_late(void **state)
 	fake_stop(f);
 }
 
+static void script_not_asked(struct fake *f)
+{
+	greet(f);
+	fake_answer(f, fake_expect(f, FAKE_VERB(PING))->id, 0, "");
+	fake_expect_end(f);
+}
+
+/* Such a call would otherwise wait for an answer that cannot come. */
+static void test_a_call_that_cannot_be_sent_after_the_greeting(void **state)
+{
+	struct fake *f = *state;
+	kops_list *list = NULL;
+	kops *k = fake_open_start(f, FAKE_PATIENCE_MS);
+	fake_start(f, script_not_asked);
+	send_fails = true;
+	int status = kops_list_users(k, &list);
+	send_fails = false;
+	assert_int_equal(status, KOPS_E_SYSTEM);
+	assert_non_null(strstr(kops_error(k), "cannot send to kopsd"));
+	assert_null(list);
+	assert_int_equal(kops_ping(k), 0);
+	kops_close(k);
+	fake_stop(f);
+}
+
 static void script_nonsense(struct fake *f)
 {
 	greet(f);
@@ -240,6 +276,7 @@ int main(void)
 	    TEST(test_an_old_daemon_is_not_asked),
 	    TEST(test_the_greeting_is_waited_for),
 	    TEST(test_an_old_daemon_that_greets_late),
+	    TEST(test_a_call_that_cannot_be_sent_after_the_greeting),
 	    TEST(test_nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Tests that kopsd learns why the process that starts receivers of descriptors cannot be started. */
+/* Tests what kopsd does if the process that starts receivers of descriptors cannot start, or has exited. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,8 +19,24 @@
 enum { PID = 4711 };
 
 static int spawn_result;
+static pid_t exited[4];
+static unsigned n_exited;
+static bool exits;
 
-/* Replaces the system's, and starts nothing. */
+/* Returns a process that has ended, and of which the system still knows. */
+static pid_t exited_child(void)
+{
+	siginfo_t info;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(0);
+	assert_true(child > 0 && n_exited < 4);
+	assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+	return exited[n_exited++] = child;
+}
+
+/* Replaces the system's, and starts nothing that lasts. */
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
                 const posix_spawnattr_t *attributes, char *const argv[], char *const environment[])
 {
@@ -29,7 +46,7 @@ int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *
 	assert_true(spawner_is_wanted((char **)argv));
 	assert_non_null(environment);
 	if (spawn_result == 0)
-		*pid = PID;
+		*pid = exits ? exited_child() : PID;
 	return spawn_result;
 }
 
@@ -90,12 +107,37 @@ static void there_are_no_receivers_then(void **state)
 	}
 }
 
+/* It is started once more, and what is left of the first one goes. */
+static void one_that_has_exited_is_replaced(void **state)
+{
+	struct accounts accounts = {0};
+	struct receivers all;
+	char why[WHY_BYTES];
+	uv_loop_t loop;
+	int before;
+
+	(void)state;
+	uv_loop_init(&loop);
+	before = count_open();
+	spawn_result = 0;
+	exits = true;
+	assert_int_equal(receivers_start(&all, &loop, &loop, &accounts, 1, NULL, why), KOPS_E_SYSTEM);
+	exits = false;
+	receivers_stop(&all);
+	assert_int_equal(count_open(), before);
+	assert_int_equal(n_exited, 2);
+	assert_int_equal(waitpid(exited[0], NULL, WNOHANG), -1);
+	assert_int_equal(waitpid(exited[1], NULL, WNOHANG), exited[1]);
+	close_loop(&loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(it_tells_the_process_and_its_socket),
 	    cmocka_unit_test(it_tells_why_the_system_starts_no_process),
 	    cmocka_unit_test(there_are_no_receivers_then),
+	    cmocka_unit_test(one_that_has_exited_is_replaced),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
