@@ -86,49 +86,65 @@ static void find_cuts(const struct op_args *args, unsigned n, struct cuts *ret)
 
 /* ---- Planning ---- */
 
-static bool plan_tile(struct tile *tile, const struct op_cut *cut, unsigned i)
+/* Makes tile i of the cut. Returns the room for it on its owner. */
+static uint64_t make_tile(struct tile *tile, const struct op_cut *cut, unsigned i)
 {
 	struct job *job = tile->spread->job;
 	const struct run_op *whole = &job->ops[0];
-	const struct device *owner = owner_of(tile);
-	uint64_t room = device_room_bytes(owner), out = job->engine->devices[tile->owner].bytes_out;
+	uint64_t room = device_room_bytes(owner_of(tile)), out = job->engine->devices[tile->owner].bytes_out;
 
 	tile->op = (struct run_op){.pinned = whole->kernel->name, .shape = whole->shape};
 	op_part(&whole->args, cut, i, &tile->op.args);
 	tile->run = (struct run){.ops = &tile->op, .n_ops = 1, .lane = job->engine->next_lane++};
-	if (out >= room)
-		return false;
-	tile->run.room_bytes = room - out;
-	return plan_run(owner->planner, &tile->run) == 0 && tile->op.kernel == whole->kernel &&
-	       tile->run.device_bytes <= tile->run.room_bytes;
+	return out < room ? room - out : 0;
 }
 
-/* The cut whose first tile, the largest, has the shortest plan. NULL: none can be planned. */
+/* like: another tile of the cut, which is planned; NULL: none is. */
+static bool plan_tile(struct tile *tile, const struct op_cut *cut, unsigned i, const struct tile *like)
+{
+	const struct planner *planner = owner_of(tile)->planner;
+	uint64_t room = make_tile(tile, cut, i);
+
+	if (room == 0)
+		return false;
+	tile->run.room_bytes = room;
+	if (like && op_args_alike(&tile->op.args, &like->op.args) && like->run.device_bytes <= room)
+		return plan_run_like(planner, &tile->run, &like->run) == 0;
+	return plan_run(planner, &tile->run) == 0 && tile->op.kernel == tile->spread->job->ops[0].kernel &&
+	       tile->run.device_bytes <= room;
+}
+
+/* Plans the first tile, which is the largest, by the cut with which that takes the shortest time. NULL: none.
+ */
 static const struct op_cut *choose_cut(struct spread *spread, const struct cuts *cuts)
 {
-	const struct op_cut *best = NULL;
+	const struct op_cut *best = NULL, *planned = NULL;
+	struct tile *first = &spread->tiles[0];
 	double least_us = INFINITY;
 
-	for (unsigned i = 0; i < cuts->n; i++) {
-		struct tile *first = &spread->tiles[0];
-		bool fits = plan_tile(first, &cuts->list[i].cut, 0);
-
-		if (fits && first->run.plan_us < least_us) {
-			least_us = first->run.plan_us;
-			best = &cuts->list[i].cut;
-		}
+	for (unsigned i = cuts->n; i-- > 0;) {
 		run_forget_plan(&first->run);
+		planned = plan_tile(first, &cuts->list[i].cut, 0, NULL) ? &cuts->list[i].cut : NULL;
+		if (!planned || first->run.plan_us >= least_us)
+			continue;
+		least_us = first->run.plan_us;
+		best = planned;
 	}
-	return best;
+	if (best != planned)
+		run_forget_plan(&first->run);
+	return best == planned || plan_tile(first, best, 0, NULL) ? best : NULL;
 }
 
 static bool plan_tiles(struct spread *spread, const struct cuts *cuts)
 {
 	double most_us = spread->job->run.estimate_us * SPREAD_GAIN - SPREAD_US;
 	const struct op_cut *cut = choose_cut(spread, cuts);
+	const struct tile *first = &spread->tiles[0];
 
-	for (unsigned i = 0; i < spread->n_tiles; i++)
-		if (!cut || !plan_tile(&spread->tiles[i], cut, i) || spread->tiles[i].run.plan_us > most_us)
+	if (!cut || first->run.plan_us > most_us)
+		return false;
+	for (unsigned i = 1; i < spread->n_tiles; i++)
+		if (!plan_tile(&spread->tiles[i], cut, i, first) || spread->tiles[i].run.plan_us > most_us)
 			return false;
 	return true;
 }

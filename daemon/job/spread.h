@@ -35,7 +35,7 @@ struct spread {
 /*
  * Cuts the planned op of a job into n tiles and plans each on its owner, by the kernel of the whole op; the
  * first owner is the job's device. NULL: it cannot be cut so, the tiles do not fit, there is no memory, or all
- * of that would not end it clearly sooner. Takes up to a millisecond for each tile.
+ * of that would not end it clearly sooner. Takes up to some milliseconds, for any number of tiles.
  */
 struct spread *spread_new(struct job *job, const unsigned *owners, unsigned n);
 void spread_free(struct spread *spread); /* NULL allowed */

@@ -334,3 +334,15 @@ int plan_run(const struct planner *p, struct run *run)
 {
 	return plan_ops(p, run, 0, run->n_ops);
 }
+
+int plan_run_like(const struct planner *p, struct run *run, const struct run *like)
+{
+	run_forget_plan(run);
+	run->error[0] = '\0';
+	enter(p);
+	for (unsigned i = 0; i < run->n_ops; i++)
+		plan_again(p, &run->ops[i], &like->ops[i]);
+	run->plan_us = run->estimate_us = like->estimate_us;
+	run->device_bytes = like->device_bytes;
+	return has_own_memory(p) ? new_stage(run) : 0;
+}

@@ -25,6 +25,11 @@
 int plan_ops(const struct planner *p, struct run *run, unsigned first, unsigned end);
 /* Plans all ops at once. */
 int plan_run(const struct planner *p, struct run *run);
+/*
+ * Plans a run as another one was planned, whose ops differ from its ops in addresses only, on a device of the
+ * same kind. Takes a small part of plan_run()'s time. KOPS_E_NOMEM (host memory) with a sentence in run->error.
+ */
+int plan_run_like(const struct planner *p, struct run *run, const struct run *like);
 
 /* Appends how an op is streamed, if it is, to the reason for its kernel. */
 void plan_note_parts(const struct op_cut *cut, char why[WHY_BYTES]);

@@ -16,6 +16,7 @@ enum { DEVICES = 6, ROWS = 600, COLUMNS = 500, DEPTH = 700 };
 /* A kernel that takes 1 ns for each element of the output, and at least so long. */
 static double least_us;
 static unsigned least_elements; /* that it takes */
+static unsigned timed;          /* how often its time was asked for */
 
 static bool supports(const struct op_args *args, const char **ret_why_not)
 {
@@ -26,6 +27,8 @@ static bool supports(const struct op_args *args, const char **ret_why_not)
 static double time_ns(const struct op_args *args)
 {
 	double ns = (double)view_elements(op_output_const(args));
+
+	timed++;
 
 	return ns < least_us * 1e3 ? least_us * 1e3 : ns;
 }
@@ -123,7 +126,7 @@ static void assert_covered(const struct place *p, const struct spread *s)
 		assert_int_equal(v->rank, 3); /* of one matrix */
 		for (uint64_t i = 0; i < v->shape[1]; i++)
 			for (uint64_t j = 0; j < v->shape[2]; j++) {
-				uint64_t at = first + i * COLUMNS + j;
+				uint64_t at = first + i * whole->shape[2] + j;
 
 				assert_true(at < view_elements(whole));
 				assert_int_equal(seen[at]++, 0);
@@ -256,6 +259,31 @@ static void the_run_shows_all_tiles(void **state)
 	end(&p);
 }
 
+/* The loop plans them while others wait. */
+static void alike_tiles_are_planned_once(void **state)
+{
+	static const unsigned owners[DEVICES] = {0, 1, 2, 3, 4, 5};
+	const struct op_args args = product(1536, 1536, 64);
+	unsigned of_two = 0;
+
+	(void)state;
+	for (unsigned n = 2; n <= DEVICES; n += 4) {
+		struct place p;
+
+		begin(&p, &args);
+		timed = 0;
+		p.job->spread = spread_new(p.job, owners, n);
+		assert_non_null(p.job->spread);
+		assert_covered(&p, p.job->spread);
+		for (unsigned i = 1; i < n; i++)
+			assert_true(p.job->spread->tiles[i].run.plan_us > 0);
+		if (n == 2)
+			of_two = timed;
+		end(&p);
+	}
+	assert_true(timed <= of_two + 4 * 2);
+}
+
 static void the_receipt_says_where(void **state)
 {
 	static const unsigned owners[] = {4, 1};
@@ -278,7 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(tiles_cover_the_output),          cmocka_unit_test(tiles_have_few_bytes),
 	    cmocka_unit_test(what_does_not_pay_is_left_whole), cmocka_unit_test(the_run_shows_all_tiles),
-	    cmocka_unit_test(the_receipt_says_where),
+	    cmocka_unit_test(alike_tiles_are_planned_once),    cmocka_unit_test(the_receipt_says_where),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
