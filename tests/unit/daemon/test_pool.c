@@ -398,6 +398,42 @@ static void keep_many(struct fixture *f, struct account *a, unsigned n, unsigned
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
+/* Each time after at least twice as long. */
+static void test_what_stays_is_looked_at_less_and_less(void **state)
+{
+	struct fixture f;
+	unsigned released = 0, looks = 0;
+	struct segment *held;
+	uint64_t wait_ms;
+	int fd;
+
+	(void)state;
+	open_pool(&f, NULL, 0, 0);
+	held = lend(&f, 1, 64 * KIB);
+	fd = pool_open_for_client(held);
+	pool_let_go(held, f.user, on_released, &released);
+	settle(&f);
+	pool_look_soon(f.pool, f.user);
+	wait_ms = f.user->kept.wait_ms;
+	assert_true(wait_ms > 0);
+	uv_ref((uv_handle_t *)&f.turns.check);
+	while (looks < 4) {
+		uv_run(&f.loop, UV_RUN_ONCE);
+		if (f.user->kept.wait_ms == wait_ms)
+			continue;
+		assert_true(f.user->kept.wait_ms >= 2 * wait_ms);
+		wait_ms = f.user->kept.wait_ms;
+		looks++;
+	}
+	close(fd);
+	pool_look_soon(f.pool, f.user);
+	while (f.user->kept.n > 0)
+		uv_run(&f.loop, UV_RUN_ONCE);
+	assert_int_equal(released, 1);
+	uv_unref((uv_handle_t *)&f.turns.check);
+	close_pool(&f);
+}
+
 /* The timer looks at them, as an errand of their user and of nobody else. */
 static void test_many_kept_are_looked_at_by_and_by(void **state)
 {
@@ -741,6 +777,7 @@ int main(void)
 	    cmocka_unit_test(test_cache_is_bounded_in_number),
 	    cmocka_unit_test(test_kept_while_somebody_has_it),
 	    cmocka_unit_test(test_adopted_while_it_is_unmapped),
+	    cmocka_unit_test(test_what_stays_is_looked_at_less_and_less),
 	    cmocka_unit_test(test_many_kept_are_looked_at_by_and_by),
 	    cmocka_unit_test(test_a_turn_looks_at_few),
 	    cmocka_unit_test(test_the_cache_finds_by_user_and_size),
