@@ -30,15 +30,13 @@ static void set_kind(struct bench *b)
 		b->kind[--length] = '\0';
 }
 
-static bool is_of_several(const char *name)
-{
-	return name && name[0] && name[strlen(name) - 1] == '*';
-}
-
+/* As kopsd reads it: "gpu*" is any GPU. NULL: any device. */
 static bool is_meant(const char *device, const char *name)
 {
-	if (is_of_several(name))
-		return strncmp(device, name, strlen(name) - 1) == 0;
+	size_t n = name ? strlen(name) : 0;
+
+	if (n > 0 && name[n - 1] == '*')
+		return strncmp(device, name, n - 1) == 0;
 	return name == NULL || strcmp(device, name) == 0;
 }
 
@@ -67,7 +65,7 @@ int bench_open(struct bench *b)
 	if (b->device == NULL)
 		return cli_fail(b->cli, CLI_FAILED, "kopsd has no device %s; `kops-client devices` lists them",
 		                name ? name : "at all");
-	b->jobs_on = is_of_several(name) ? name : b->device->name;
+	b->jobs_on = name ? name : b->device->name;
 	set_kind(b);
 	return CLI_OK;
 }

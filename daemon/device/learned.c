@@ -327,13 +327,21 @@ static bool is_settled(const struct entry *e)
 	return e->seen == FIRST_TRIAL && e->due == NO_CANDIDATE && !e->is_out;
 }
 
-/* What the kernel took on trial; 0: unknown. */
-static double usual_us(const struct entry *e, size_t kernel)
+/* NULL: the kernel is none. */
+static struct learned_candidate *find_candidate(struct entry *e, size_t kernel)
 {
 	for (unsigned i = 0; i < e->n; i++)
 		if (e->candidates[i].kernel == kernel)
-			return e->candidates[i].least_us;
-	return 0;
+			return &e->candidates[i];
+	return NULL;
+}
+
+/* What the kernel took on trial; 0: unknown. */
+static double usual_us(struct entry *e, size_t kernel)
+{
+	const struct learned_candidate *c = find_candidate(e, kernel);
+
+	return c ? c->least_us : 0;
 }
 
 bool learned_begin(struct learned *l, const struct run *run, struct trial *ret_trial, bool *ret_settled)
@@ -404,10 +412,7 @@ static struct learned_candidate *take_back(struct learned *l, const struct trial
 		return NULL;
 	*ret_entry = e;
 	e->is_out = false;
-	for (unsigned i = 0; i < e->n; i++)
-		if (e->candidates[i].kernel == trial->kernel)
-			return &e->candidates[i];
-	return NULL;
+	return find_candidate(e, trial->kernel);
 }
 
 void learned_end(struct learned *l, const struct trial *trial, double took_us)

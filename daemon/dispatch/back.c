@@ -24,6 +24,13 @@ static double kept_us(struct engine_device *device, const struct job *job, uint6
 	return fmax(job->run.slice_us, clock_us(since, now));
 }
 
+static void note_device_time(struct job *job, double us)
+{
+	job->account->usage.device_us += us;
+	if (job->usage)
+		job->usage->device_us += us;
+}
+
 static void stop(struct job *job)
 {
 	job_pause(job);
@@ -45,9 +52,7 @@ void job_run_is_back(struct device_work *work)
 	list_remove(&job->out);
 	marks_unset(e->marks, job->account->uid, job->shape, !pauses);
 	job->sched.took_us = kept_us(device, job, pauses ? clock_ns() : job->ended_ns);
-	job->account->usage.device_us += job->run.slice_us;
-	if (job->usage)
-		job->usage->device_us += job->run.slice_us;
+	note_device_time(job, job->run.slice_us);
 	if (!pauses)
 		job_finish(job);
 	else
@@ -61,9 +66,7 @@ static void leave_owner(struct tile *tile)
 
 	tile->sched.took_us = tile->run.slice_us;
 	sched_finish(&job->engine->sched, &tile->sched);
-	job->account->usage.device_us += tile->run.slice_us;
-	if (job->usage)
-		job->usage->device_us += tile->run.slice_us;
+	note_device_time(job, tile->run.slice_us);
 }
 
 void job_tile_is_back(struct device_work *work)

@@ -51,10 +51,12 @@ static unsigned find_owners(const struct job *job, unsigned ret[SCHED_DEVICES_MA
 
 static bool is_over(const struct spread *spread, const unsigned *owners, unsigned n)
 {
-	for (unsigned i = 0; i < n && spread->n_tiles == n; i++)
+	if (spread->n_tiles != n)
+		return false;
+	for (unsigned i = 0; i < n; i++)
 		if (spread->tiles[i].owner != owners[i])
 			return false;
-	return spread->n_tiles == n;
+	return true;
 }
 
 static bool has_memory(const struct spread *spread)

@@ -64,6 +64,14 @@ class Middle(unittest.TestCase):
                          {"ok": True, "kernel": "simt", "jobs": [{"out": 4, "p50_us": 2.5}], "rate": 20})
 
 
+class Context:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
 class Record(WithFolder):
     def test_a_part_that_fails_keeps_its_rows_and_the_others(self):
         failed, document = self.measure(first=good, second=bad, third=good)
@@ -107,15 +115,9 @@ class Record(WithFolder):
                  {"load": "gemm:f64:4096", "why": "no such type"},
                  {"load": "gemm:f32:4096:x16", "why": None, "light": light, "kept": 1}]
 
-        class Daemon:
+        class Daemon(Context):
             def __init__(self, *_):
                 self.is_open = False
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                pass
 
             def admit_all(self):
                 self.is_open = True
@@ -143,16 +145,10 @@ class Record(WithFolder):
     def test_two_gpus_have_a_daemon_each_beside_one_for_both(self):
         started = []
 
-        class Daemon:
+        class Daemon(Context):
             def __init__(self, _, devices):
                 self.devices = devices
                 started.append(devices)
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                pass
 
             def bench(self, *words):
                 assert words[-1] in self.devices.split(",")
@@ -169,15 +165,9 @@ class Record(WithFolder):
             self.assertEqual([row["value"], *(p["value"] for p in row["peers"])], [200, 140, 100])
 
     def test_small_ops_beside_pytorchs(self):
-        class Daemon:
+        class Daemon(Context):
             def __init__(self, _, devices):
                 assert devices == "gpu0"
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                pass
 
             def bench(self, *words):
                 return {"op": words[0], "dtype": words[words.index("--dtype") + 1],
@@ -201,15 +191,9 @@ class Record(WithFolder):
                          {("add",), ("softmax", 3), ("transpose", 3), ("reduce", 3)})
 
     def test_products_over_two_gpus_beside_one(self):
-        class Daemon:
+        class Daemon(Context):
             def __init__(self, _, devices):
                 assert devices == "gpu0,gpu1"
-
-            def __enter__(self):
-                return self
-
-            def __exit__(self, *_):
-                pass
 
             def bench(self, *words):
                 assert words[0] == "gemm" and "--again" in words

@@ -398,20 +398,27 @@ static void keep_many(struct fixture *f, struct account *a, unsigned n, unsigned
 		uv_run(&f->loop, UV_RUN_ONCE);
 }
 
+/* Lets go of memory that a client still has open; returns the client's descriptor. */
+static int keep_held(struct fixture *f, struct account *a, unsigned *released)
+{
+	struct segment *held = lend(f, a->uid, 64 * KIB);
+	int fd = pool_open_for_client(held);
+
+	pool_let_go(held, a, on_released, released);
+	return fd;
+}
+
 /* Each time after at least twice as long. */
 static void test_what_stays_is_looked_at_less_and_less(void **state)
 {
 	struct fixture f;
 	unsigned released = 0, looks = 0;
-	struct segment *held;
 	uint64_t wait_ms;
 	int fd;
 
 	(void)state;
 	open_pool(&f, NULL, 0, 0);
-	held = lend(&f, 1, 64 * KIB);
-	fd = pool_open_for_client(held);
-	pool_let_go(held, f.user, on_released, &released);
+	fd = keep_held(&f, f.user, &released);
 	settle(&f);
 	pool_look_soon(f.pool, f.user);
 	wait_ms = f.user->kept.wait_ms;
@@ -440,14 +447,11 @@ static void test_many_kept_are_looked_at_by_and_by(void **state)
 	enum { N = 100 };
 	struct fixture f;
 	unsigned released = 0;
-	struct segment *held;
 	int fd;
 
 	(void)state;
 	open_pool(&f, NULL, 0, 0);
-	held = lend(&f, 2, 64 * KIB);
-	fd = pool_open_for_client(held);
-	pool_let_go(held, f.other, on_released, &released);
+	fd = keep_held(&f, f.other, &released);
 	keep_many(&f, f.user, N, &released);
 	uv_ref((uv_handle_t *)&f.turns.check);
 	while (f.user->kept.n > 0)
