@@ -391,10 +391,10 @@ bool learned_note(struct learned *l, const struct run *run, bool is_slow, unsign
 	const struct op_args *args = &run->ops[0].args;
 	struct entry *e = find(l, args->op, shape_of(args, run->n_ops > 1));
 
-	PRE(n == 1 || !is_slow);
+	PRE(n > 0);
 	if (!e || e->n == 0 || !is_settled(e))
 		return false;
-	e->slow = is_slow ? e->slow + 1 : 0;
+	e->slow = !is_slow ? 0 : n > 1 ? 1 : e->slow + 1;
 	e->jobs = e->jobs < UINT_MAX - n ? e->jobs + n : UINT_MAX;
 	if (e->slow < doubled(SLOW_JOBS, e) && (e->again == 0 || e->jobs < doubled(LATER_JOBS, e)))
 		return false;

@@ -84,8 +84,8 @@ static inline bool learned_is_slow(double usual_us, double took_us)
 }
 
 /*
- * Notes n jobs of one settled shape in a row, run being the last: either all were as fast as usual, or n is 1
- * and is_slow may be set. Returns true if the trials of the shape begin anew with the next job.
+ * Notes n jobs of one settled shape in a row, run being the last; is_slow: that one was, the others were as
+ * fast as usual. Returns true if the trials of the shape begin anew with the next job.
  */
 bool learned_note(struct learned *learned, const struct run *run, bool is_slow, unsigned n);
 

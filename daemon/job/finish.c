@@ -50,9 +50,7 @@ static void compare_with_trials(struct job *job)
 	job->unnoted++;
 	if (job->prepared && !is_slow && !job->was_slow && job->unnoted < NOTED_TOGETHER)
 		return;
-	if (is_slow && job->unnoted > 1)
-		learned_note(device->learned, &job->run, false, job->unnoted - 1);
-	if (learned_note(device->learned, &job->run, is_slow, is_slow ? 1 : job->unnoted)) {
+	if (learned_note(device->learned, &job->run, is_slow, job->unnoted)) {
 		job->settled = false; /* a kept job is planned anew */
 		job->engine->learned_something(job->engine);
 	}

@@ -722,6 +722,23 @@ static void after_that_they_begin_anew_by_themselves(void **state)
 	}
 }
 
+/* Fast jobs that are noted with a slow one end a row of slow ones, and count as jobs. */
+static void a_slow_job_may_be_noted_with_those_before(void **state)
+{
+	struct fixture *f = *state;
+	struct op_args args = gemm_of(f, 64);
+
+	count_trials(f, &args, 100);
+	for (unsigned i = 1; i < SLOW_JOBS; i++)
+		assert_false(note(f, &args, true, 1));
+	assert_false(note(f, &args, true, 2));
+	for (unsigned i = 2; i < SLOW_JOBS; i++)
+		assert_false(note(f, &args, true, 1));
+	assert_true(note(f, &args, true, 1));
+	count_trials(f, &args, 100);
+	assert_true(note(f, &args, true, 2 * LATER_JOBS));
+}
+
 static void what_cannot_run_is_not_tried_anew(void **state)
 {
 	struct fixture *f = *state;
@@ -853,6 +870,7 @@ int main(void)
 	    TEST(jobs_are_compared_with_the_trials),
 	    TEST(slow_jobs_in_a_row_begin_the_trials_anew),
 	    TEST(after_that_they_begin_anew_by_themselves),
+	    TEST(a_slow_job_may_be_noted_with_those_before),
 	    TEST(what_cannot_run_is_not_tried_anew),
 	    TEST(what_was_shown_is_exported_and_imported),
 	    TEST(what_makes_no_sense_is_not_imported),
