@@ -318,6 +318,8 @@ struct kernel {
 	 */
 	double (*time_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
+	/* GPU: launches take no notice of multiprocessors_left. The driver has to keep them off. */
+	bool takes_all;
 	/*
 	 * Computes, or on a GPU enqueues on launch->stream. Returns 0, KOPS_E_FAULT or KOPS_E_NOMEM. Returns
 	 * KOPS_E_UNSUPPORTED, having done nothing, if it has no code for the size of elements, which supports()

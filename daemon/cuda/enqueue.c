@@ -4,6 +4,7 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include "common/cuda.h"
+#include "cuda/confined.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
 #include "cuda/together.h"
@@ -17,6 +18,20 @@
  */
 #define HOLD_US    500
 #define HOLD_OP_US 20
+
+static int launch_kernel(struct lane *lane, const struct out *out, const struct run_op *op,
+                         const struct op_args *args, uint32_t part, struct launch *launch)
+{
+	bool confines = out->run->room == RUN_IS_CONFINED && op->kernel->takes_all;
+	int rc = confines ? cuda_confined_begin(lane, launch) : 0, rc_end;
+
+	if (rc == 0)
+		rc = op->cut.n_parts <= 1
+		         ? op->kernel->launch(args, launch)
+		         : kernel_launch_part(op->kernel, args, &op->cut, part, launch, cuda_convert);
+	rc_end = cuda_confined_end(lane, launch);
+	return rc < 0 ? rc : rc_end;
+}
 
 static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t part)
 {
@@ -32,9 +47,7 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 		return rc;
 	args.carried = (char *)launch.workspace + launch.workspace_bytes;
 	nvtxRangePushA(op->kernel->name);
-	rc = op->cut.n_parts <= 1
-	         ? op->kernel->launch(&args, &launch)
-	         : kernel_launch_part(op->kernel, &args, &op->cut, part, &launch, cuda_convert);
+	rc = launch_kernel(lane, out, op, &args, part, &launch);
 	nvtxRangePop();
 	if (rc < 0)
 		return cuda_not_started(out->run, i, rc);

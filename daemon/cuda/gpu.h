@@ -11,6 +11,7 @@
  *     crowd.c         those of several runs
  *     graph.c         runs that come again, recorded
  *     lane.c          the streams, and what is in flight on each
+ *     confined.c      streams whose launches leave multiprocessors free
  *     transfer.c      uploads and downloads of operands
  */
 #ifndef KOPS_CUDA_GPU_H
@@ -74,6 +75,9 @@ struct lane {
 	cudaStream_t waker;    /* carries the host calls of notify(), so that they do not hold up the stream */
 	cublasHandle_t cublas;
 	void *cublas_workspace;
+	size_t cublas_workspace_bytes;
+	cudaStream_t confined; /* for launches that leave multiprocessors to others (confined.h); NULL: none */
+	cudaEvent_t turn;      /* by which it and the stream wait for each other */
 	void *scratch;
 	uint64_t scratch_bytes;
 	uint32_t issued;   /* runs, and crowds of them */
@@ -141,7 +145,8 @@ struct device_state {
 	PFN_cuStreamWriteValue32_v11070 write_value;
 	struct lane_words *words; /* pinned, one for each lane */
 	struct lane lanes[CUDA_LANES];
-	struct list spare; /* struct out */
+	CUgreenCtx confined; /* of their confined streams; NULL: there are none */
+	struct list spare;   /* struct out */
 	struct graphs graphs;
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
@@ -181,12 +186,13 @@ void cuda_memory_opened(int index);
 int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *out, bool own);
 int cuda_alloc(struct device_state *dev, uint64_t bytes, void **ret_address);
 void cuda_free(struct device_state *dev, void *address);
+/* Registers host memory in pieces (pieces.h), so that others can launch in between. */
 int cuda_pin(void *host, uint64_t bytes, bool read_only);
 /*
  * Waits up to a second until no device has a long run out. CUDA would wait too, and everybody who launches
  * anything with it.
  */
-void cuda_unpin(void *host);
+void cuda_unpin(void *host, uint64_t bytes);
 /* Counts long runs in flight on any device: by 1 or -1. */
 void cuda_long_out_add(int n);
 /* Returns true if a device should not start a long run now, which it could have started at since_ns. */

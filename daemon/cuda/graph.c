@@ -24,7 +24,8 @@ struct cuda_graph {
 	cudaGraphExec_t exec;
 	size_t nodes;
 	struct graph_word *word;
-	bool timed, leaves_room, out;
+	bool timed, out;
+	enum run_room room;
 	struct list_link link;   /* in the stage's */
 	struct list_link by_use; /* in the device's, by last launch */
 };
@@ -113,7 +114,7 @@ struct cuda_graph *cuda_graph_find(struct device_state *dev, const struct lane *
 	struct cuda_graph *graph;
 
 	list_for_each (graph, &stage->graphs, link)
-		if (graph->lane == lane && graph->leaves_room == run->leaves_room)
+		if (graph->lane == lane && graph->room == run->room)
 			break;
 	if (!graph)
 		return NULL;
@@ -206,7 +207,7 @@ bool cuda_graph_end(struct cuda_graph *graph, struct run *run, int rc)
 {
 	PRE(!is_kept(graph) && !graph->out && graph->word);
 	graph->stage = run->planned;
-	graph->leaves_room = run->leaves_room;
+	graph->room = run->room;
 	graph->scratch = scratch_of(graph->stage);
 	if (instantiate(graph, rc) && keep(graph, run)) {
 		POST(is_kept(graph) && !graph->out);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "common/cuda.h"
+#include "cuda/confined.h"
 #include "cuda/graph.h"
 #include "cuda/transfer.h"
 
@@ -103,15 +104,6 @@ void cuda_out_put(struct device_state *dev, struct out *out)
 	list_push_first(&dev->spare, &out->link);
 }
 
-/* So many let a small kernel of another user begin within 30 us, and cost a product that is bound by power
- * nothing (H200). */
-static unsigned multiprocessors_left(void)
-{
-	const unsigned left = 4;
-
-	return cuda_multiprocessors() >= 8 * left ? left : 0;
-}
-
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 {
 	return (struct launch){
@@ -120,7 +112,7 @@ struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 	    .stream = (struct stream *)lane->stream,
 	    .library = (struct library *)lane->cublas,
 	    .over_link = out->stage->reads_host,
-	    .multiprocessors_left = out->run->leaves_room ? multiprocessors_left() : 0,
+	    .multiprocessors_left = out->run->room != RUN_KEEPS_ALL ? cuda_multiprocessors_left() : 0,
 	};
 }
 

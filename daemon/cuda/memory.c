@@ -3,11 +3,14 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "copy/pieces.h"
 #include "cuda/gpu.h"
 
 /* What a stream keeps between runs at most: a share of the device's memory, 1.2 GiB of an H100's. */
 #define SCRATCH_KEPT_SHARE 64
 #define SCRATCH_MIN        (1ull << 20)
+
+#define PIECE_PAUSE_NS 30000u /* between pieces of memory that is registered */
 
 /* The device whose context cuda_pin() uses; -1 before the first is open. */
 static int pin_device = -1;
@@ -159,18 +162,58 @@ static bool enter_any_context(void)
 	return index >= 0 && cuda_use_device(index) == cudaSuccess;
 }
 
+/* One piece at a time of everybody's memory, and a pause behind it in which others launch. */
+static pthread_mutex_t piece_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void let_others_launch(void)
+{
+	const struct timespec pause = {.tv_nsec = PIECE_PAUSE_NS};
+
+	nanosleep(&pause, NULL);
+}
+
+/* Returns the bytes of the piece that begins at `at`. */
+static uint64_t piece_at(const char *host, uint64_t at, uint64_t bytes)
+{
+	uint64_t left = piece_left((uintptr_t)(host + at));
+
+	return bytes - at < left ? bytes - at : left;
+}
+
+static void unpin_pieces(char *host, uint64_t bytes)
+{
+	for (uint64_t at = 0; at < bytes; at += piece_at(host, at, bytes)) {
+		pthread_mutex_lock(&piece_lock);
+		if (at > 0)
+			let_others_launch();
+		cudaHostUnregister(host + at);
+		pthread_mutex_unlock(&piece_lock);
+	}
+	cudaGetLastError();
+}
+
 int cuda_pin(void *host, uint64_t bytes, bool read_only)
 {
 	unsigned flags =
 	    cudaHostRegisterPortable | cudaHostRegisterMapped | (read_only ? cudaHostRegisterReadOnly : 0);
-	cudaError_t error;
+	cudaError_t error = cudaSuccess;
+	uint64_t at = 0;
 
 	if (!enter_any_context())
 		return KOPS_E_DEVICE;
-	error = cudaHostRegister(host, bytes, flags);
+	while (at < bytes) {
+		pthread_mutex_lock(&piece_lock);
+		if (at > 0)
+			let_others_launch();
+		error = cudaHostRegister((char *)host + at, piece_at(host, at, bytes), flags);
+		pthread_mutex_unlock(&piece_lock);
+		if (error != cudaSuccess)
+			break;
+		at += piece_at(host, at, bytes);
+	}
 	if (error == cudaSuccess)
 		return 0;
-	cudaGetLastError();
+	unpin_pieces(host, at);
 	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_SYSTEM;
 }
 
@@ -207,13 +250,12 @@ static void wait_for_gap(void)
 		nanosleep(&look, NULL);
 }
 
-void cuda_unpin(void *host)
+void cuda_unpin(void *host, uint64_t bytes)
 {
 	if (!enter_any_context())
 		return;
 	__atomic_add_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
 	wait_for_gap();
-	cudaHostUnregister(host);
-	cudaGetLastError();
+	unpin_pieces(host, bytes);
 	__atomic_sub_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
 }

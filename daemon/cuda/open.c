@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "cuda/confined.h"
 #include "cuda/crowd.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
@@ -186,6 +187,7 @@ static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, cha
 	cudaError_t error = cudaMalloc(&lane->cublas_workspace, bytes);
 	cublasStatus_t status;
 
+	lane->cublas_workspace_bytes = bytes;
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot allocate the workspace of cuBLAS", why);
 	status = cublasCreate(&lane->cublas);
@@ -289,6 +291,7 @@ void cuda_close(struct device_state *dev)
 	if (!dev)
 		return;
 	cuda_use_device(dev->index);
+	cuda_confined_close(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		close_lane(&dev->lanes[i]);
 	while ((out = list_take(&dev->spare, struct out, link)))
@@ -340,6 +343,7 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if ((rc = open_lane(dev, i, &prop, why)) < 0)
 			return rc;
+	cuda_confined_open(dev);
 	cuda_graph_make_rehearsal(dev);
 	cuda_preload();
 	error = cudaMemGetInfo(&free_bytes, &total_bytes);

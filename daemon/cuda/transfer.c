@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/cuda.h"
+#include "copy/pieces.h"
 
 #define CALLS_MAX     16         /* DMA copies per transfer; each costs some 2 µs of this thread */
 #define PITCH_MAX     INT32_MAX  /* bytes; cudaMemcpy2D refuses more */
@@ -46,31 +47,33 @@ static bool suits_copy_engine(const struct pitched *p)
 	return p->row_bytes >= ROW_BYTES_MIN || p->height * p->calls <= CALLS_MAX;
 }
 
-static void copy_rows(const struct pitched *p, char *host, char *image, bool up, cudaStream_t stream)
-{
-	enum cudaMemcpyKind kind = up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
-	char *to = up ? image : host, *from = up ? host : image;
-	uint64_t to_pitch = up ? p->image_pitch : p->host_pitch,
-	         from_pitch = up ? p->host_pitch : p->image_pitch;
-
-	if (p->height == 1)
-		cudaMemcpyAsync(to, from, p->row_bytes, kind, stream);
-	else
-		cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, p->row_bytes, p->height, kind, stream);
-}
-
+/* Memory that is not pinned yet may be registered by another thread meanwhile, so its copies end at edges too.
+ */
 static int by_copy_engine(const struct layout *l, const struct pitched *p, char *host, char *image, bool up,
                           cudaStream_t stream)
 {
 	for (uint64_t call = 0; call < p->calls; call++) {
-		uint64_t rest = call, host_at = 0, image_at = 0;
+		uint64_t left = call, host_at = 0, image_at = 0;
 
 		for (uint32_t d = p->outer; d < l->rank; d++) {
-			host_at += rest % l->extent[d] * l->host_stride[d];
-			image_at += rest % l->extent[d] * l->image_stride[d];
-			rest /= l->extent[d];
+			host_at += left % l->extent[d] * l->host_stride[d];
+			image_at += left % l->extent[d] * l->image_stride[d];
+			left /= l->extent[d];
 		}
-		copy_rows(p, host + host_at * l->element, image + image_at * l->element, up, stream);
+		char *outside = host + host_at * l->element, *inside = image + image_at * l->element;
+
+		cuda_copy_rows(
+		    &(struct rows){
+		        .to = (uintptr_t)(up ? inside : outside),
+		        .from = (uintptr_t)(up ? outside : inside),
+		        .bytes = p->row_bytes,
+		        .height = p->height,
+		        .to_pitch = up ? p->image_pitch : p->host_pitch,
+		        .from_pitch = up ? p->host_pitch : p->image_pitch,
+		        .to_pieces = !up,
+		        .from_pieces = up,
+		    },
+		    up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream);
 	}
 	return cuda_launch_status();
 }

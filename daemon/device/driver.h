@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define DRIVER_ABI   22
+#define DRIVER_ABI   23
 #define DRIVER_ENTRY "kops_driver"
 
 /* 0: it does not say. */
@@ -81,9 +81,10 @@ struct driver {
 	int (*alloc)(struct device_state *dev, uint64_t bytes, void **ret_address);
 	void (*free)(struct device_state *dev, void *address);
 
-	/* Any thread. Registers host memory for DMA by every device of this kind. Both NULL on the CPU. */
+	/* Any thread. Registers host memory for DMA by every device of this kind. unpin: with what pin() was
+	 * given. Both NULL on the CPU. */
 	int (*pin)(void *host, uint64_t bytes, bool read_only);
-	void (*unpin)(void *host);
+	void (*unpin)(void *host, uint64_t bytes);
 };
 
 /* What plans for an open device go by. */

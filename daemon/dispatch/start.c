@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "dispatch/lasting.h"
+#include "dispatch/room.h"
 #include "dispatch/tiles.h"
 #include "job/prepared.h"
 
@@ -37,14 +38,6 @@ static bool is_for_now(const struct job *job)
 	return p && p->took.n > 0 && (double)p->took.us <= NOW_MAX_US && !job->work.execute && !e->runs_now &&
 	       !e->can_swap && turns_pays(e->accounts.turns, &job->account->turns) &&
 	       touches_little(&job->uses);
-}
-
-/* A shorter run is over before it is in anybody's way. */
-#define IN_THE_WAY_US 200.0
-
-static bool leaves_room(const struct run *run, const struct recent_users *users, uint64_t now)
-{
-	return run->plan_us > IN_THE_WAY_US && !run->timed && recent_users_has_other(users, now);
 }
 
 /* Jobs that this one makes room for are handed over. Otherwise the recursion would be as deep as the queue is
@@ -84,7 +77,7 @@ void job_start(struct job *job)
 	list_push_last(&device->out, &job->out);
 	job->work.beside = job->sched.beside;
 	recent_users_note(&device->users, job->account->uid, now);
-	job->run.leaves_room = leaves_room(&job->run, &device->users, now);
+	job->run.room = job->run.timed ? RUN_KEEPS_ALL : room_for(&device->users, job->run.plan_us, now);
 	job->resumed_ns = now;
 	job->began_alone = device->device->runs_out == 0;
 	if (!job->started_ns)

@@ -1,6 +1,7 @@
 #include "dispatch/tiles.h"
 
 #include "base/clock.h"
+#include "dispatch/room.h"
 #include "job/prepared.h"
 #include "job/spread.h"
 
@@ -142,7 +143,7 @@ void tiles_start(struct job *job)
 		if (i > 0)
 			enter_owner(tile);
 		recent_users_note(&owner->users, job->account->uid, now);
-		tile->run.leaves_room = recent_users_has_other(&owner->users, now);
+		tile->run.room = room_for(&owner->users, tile->run.plan_us, now);
 		tile->work = (struct device_work){.run = &tile->run, .done = job->tile_done};
 		device_submit(owner->device, &tile->work);
 	}

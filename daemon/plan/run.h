@@ -49,6 +49,13 @@ struct run_op {
 /* An op planned to take longer is cut into parts, if possible. Others may run between two parts. */
 #define PART_US 50e3
 
+/* What a GPU's long kernels leave to other users. */
+enum run_room {
+	RUN_KEEPS_ALL,
+	RUN_LEAVES_ROOM, /* some multiprocessors, by kernels that lose nothing by it */
+	RUN_IS_CONFINED, /* the same, and others are kept off these, which may cost them 3 % */
+};
+
 /*
  * A job on a device. It is borrowed from start() until poll() returns it. That may be before its end: a run
  * that paused between two parts continues with the next start().
@@ -57,12 +64,12 @@ struct run {
 	/* The work. */
 	struct run_op *ops;
 	unsigned n_ops;
-	bool timed;       /* time the ops by the device's clock, at any cost */
-	bool repeats;     /* it ran before with this plan, and may repeat often */
-	bool watched;     /* the loop polls for its end */
-	bool leaves_room; /* others use the device, too: a GPU's long kernels leave them some multiprocessors */
-	uint64_t lane;    /* runs of the same lane execute in order */
-	double plan_us;   /* by plan(): time for its ops and everything else; later what its runs showed */
+	bool timed;   /* time the ops by the device's clock, at any cost */
+	bool repeats; /* it ran before with this plan, and may repeat often */
+	bool watched; /* the loop polls for its end */
+	enum run_room room;
+	uint64_t lane;      /* runs of the same lane execute in order */
+	double plan_us;     /* by plan(): time for its ops and everything else; later what its runs showed */
 	double estimate_us; /* by plan(): the same, and stays */
 	/* On a device that computes at once: pause before the next part from this time on (clock.h). Atomic;
 	 * NULL: never. Each start makes some progress. */

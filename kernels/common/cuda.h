@@ -142,6 +142,10 @@ int cuda_convert(const struct view *from, const struct view *to, const struct la
  */
 int cuda_copy_strided(const struct view *x, const struct view *y, cudaStream_t stream);
 
+/* Enqueues copies by DMA, which end where a piece of host memory does (pieces.h). (copy/cuda.c) */
+struct rows;
+void cuda_copy_rows(const struct rows *rows, enum cudaMemcpyKind kind, cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,5 @@
 #include "common/cuda.h"
+#include "copy/pieces.h"
 #include "fitted.h"
 
 #define PITCH_MAX     ((int64_t)INT32_MAX) /* bytes; cudaMemcpy2D refuses more */
@@ -42,6 +43,43 @@ static bool is_pitched(const struct cuda_axes *axes, size_t element)
 	       axes->strides[1][1] <= pitch_max;
 }
 
+void cuda_copy_rows(const struct rows *rows, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	struct rows rest = *rows, r;
+
+	while (rows_take(&rest, &r))
+		if (r.height == 1)
+			cudaMemcpyAsync((void *)r.to, (const void *)r.from, r.bytes, kind, stream);
+		else
+			cudaMemcpy2DAsync((void *)r.to, r.to_pitch, (const void *)r.from, r.from_pitch, r.bytes,
+			                  r.height, kind, stream);
+}
+
+/* Returns true if it is registered memory of the host. */
+static bool is_of_host(const void *address)
+{
+	struct cudaPointerAttributes of;
+
+	return cudaPointerGetAttributes(&of, address) == cudaSuccess && of.type == cudaMemoryTypeHost;
+}
+
+static int by_engine(const struct view *x, const struct view *y, uint64_t row_bytes, uint64_t height,
+                     uint64_t x_pitch, uint64_t y_pitch, const struct launch *launch)
+{
+	struct rows rows = {.to = (uintptr_t)y->data,
+	                    .from = (uintptr_t)x->data,
+	                    .bytes = row_bytes,
+	                    .height = height,
+	                    .to_pitch = y_pitch,
+	                    .from_pitch = x_pitch};
+
+	/* To ask CUDA takes longer than to see that it would not matter. */
+	rows.to_pieces = piece_ends_within(rows.to, y_pitch, &rows) && is_of_host(y->data);
+	rows.from_pieces = piece_ends_within(rows.from, x_pitch, &rows) && is_of_host(x->data);
+	cuda_copy_rows(&rows, cudaMemcpyDefault, cuda_stream(launch));
+	return cuda_launch_status();
+}
+
 static CUDA_LAUNCH(copy_launch)
 {
 	const struct view *x = &args->views[0], *y = &args->views[1];
@@ -49,17 +87,12 @@ static CUDA_LAUNCH(copy_launch)
 	struct cuda_axes axes;
 
 	cuda_axes_of(args->views, 2, &axes);
-	if (is_run(&axes)) {
-		cudaMemcpyAsync(y->data, x->data, view_elements(y) * element, cudaMemcpyDefault,
-		                cuda_stream(launch));
-		return cuda_launch_status();
-	}
-	if (is_pitched(&axes, element)) {
-		cudaMemcpy2DAsync(y->data, (size_t)axes.strides[1][1] * element, x->data,
-		                  (size_t)axes.strides[0][1] * element, axes.extent[0] * element,
-		                  axes.extent[1], cudaMemcpyDefault, cuda_stream(launch));
-		return cuda_launch_status();
-	}
+	if (is_run(&axes))
+		return by_engine(x, y, view_elements(y) * element, 1, 0, 0, launch);
+	if (is_pitched(&axes, element))
+		return by_engine(x, y, axes.extent[0] * element, axes.extent[1],
+		                 (uint64_t)axes.strides[0][1] * element, (uint64_t)axes.strides[1][1] * element,
+		                 launch);
 	return cuda_copy_strided(x, y, cuda_stream(launch));
 }
 

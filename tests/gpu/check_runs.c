@@ -203,7 +203,7 @@ static void tear_down(struct bench *t)
 {
 	for (unsigned b = 0; b < BUFFERS; b++) {
 		if (t->buffers[b].memory.pin == MEMORY_PINNED)
-			t->driver->unpin(t->buffers[b].memory.host);
+			t->driver->unpin(t->buffers[b].memory.host, BUFFER_BYTES);
 		if (b == RESIDENT)
 			t->driver->free(t->dev, t->buffers[b].memory.device);
 		munmap(t->buffers[b].content, BUFFER_BYTES);

@@ -144,7 +144,7 @@ void check_graphs_with_room(struct bench *t)
 	fill(t, &x, FLOATS, 1);
 	plan(t, &run);
 	for (unsigned round = 1; round <= 4 * ROUNDS; round++) {
-		run.leaves_room = round % 2;
+		run.room = round % 2 ? RUN_IS_CONFINED : RUN_KEEPS_ALL;
 		run_again(t, &run);
 		expect(t, &y, FLOATS, (float)round, "a run with or without room lacks a round");
 	}
@@ -236,6 +236,6 @@ void check_data_in_graph(struct bench *t)
 			die("graphs", "f16x3 was not launched as one");
 	}
 	run_forget_plan(&run);
-	t->driver->unpin(o);
+	t->driver->unpin(o, sizeof(*o));
 	munmap(o, sizeof(*o));
 }

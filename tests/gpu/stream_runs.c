@@ -177,7 +177,7 @@ void check_streamed(struct bench *t)
 			compare(s, y, whole, result);
 		}
 	}
-	t->driver->unpin(m.host);
+	t->driver->unpin(m.host, MEMORY_BYTES);
 	munmap(m.host, MEMORY_BYTES);
 	munmap(whole, MEMORY_BYTES);
 }

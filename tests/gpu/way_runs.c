@@ -41,6 +41,8 @@ void check_notify(struct bench *t)
 	t->driver->free(t->dev, c.device);
 }
 
+#define UNPINNED_BYTES (1u << 20)
+
 struct unpinning {
 	const struct driver *driver;
 	void *host;
@@ -50,7 +52,7 @@ static void *unpin(void *arg)
 {
 	const struct unpinning *u = arg;
 
-	u->driver->unpin(u->host);
+	u->driver->unpin(u->host, UNPINNED_BYTES);
 	return NULL;
 }
 
@@ -65,7 +67,7 @@ void check_unpin(struct bench *t)
 	struct run longs[2] = {{.ops = &products[0], .n_ops = 1, .lane = 1},
 	                       {.ops = &products[1], .n_ops = 1, .lane = 2}};
 	struct run brief = {.ops = &copy, .n_ops = 1, .lane = 3};
-	struct unpinning u = {t->driver, aligned_alloc(4096, 1 << 20)};
+	struct unpinning u = {t->driver, aligned_alloc(4096, UNPINNED_BYTES)};
 	pthread_t thread;
 	uint64_t give_up = clock_ns() + WAIT_NS;
 	const struct run *back = NULL;
@@ -74,8 +76,8 @@ void check_unpin(struct bench *t)
 	copy.args.views[1] = copy.args.views[0];
 	copy.args.views[1].offset += 512;
 	check_op(&copy.args, "unpin");
-	memset(u.host, 1, 1 << 20);
-	if (t->driver->pin(u.host, 1 << 20, false) < 0)
+	memset(u.host, 1, UNPINNED_BYTES);
+	if (t->driver->pin(u.host, UNPINNED_BYTES, false) < 0)
 		die("unpin", "cannot pin memory");
 	begin(t, &longs[0]);
 	if (t->driver->poll(t->dev) || pthread_create(&thread, NULL, unpin, &u) != 0)
@@ -97,7 +99,8 @@ void check_unpin(struct bench *t)
 
 /* ---- Room for others ---- */
 
-/* Ops by kernels that leave multiprocessors, with more blocks than an H100 has of these. */
+/* Ops by kernels that leave multiprocessors or are kept off them, with more blocks than an H100 has of these.
+ */
 static const struct roomy {
 	const char *op, *kernel;
 	kops_dtype dtype;
@@ -110,6 +113,8 @@ static const struct roomy {
     {"gemm", "wgmma", KOPS_BF16, KOPS_PRECISION_F32, {{3001, 703}, {703, 2201}, {3001, 2201}}},
     {"gemm", "wgmma", KOPS_F32, KOPS_PRECISION_TF32, {{3000, 704}, {704, 2200}, {3000, 2200}}},
     {"gemm", "ragged", KOPS_BF16, KOPS_PRECISION_F32, {{40, 777}, {777, 30001}, {40, 30001}}},
+    {"gemm", "simt", KOPS_F32, KOPS_PRECISION_IEEE, {{3000, 704}, {704, 2200}, {3000, 2200}}},
+    {"gemm", "cublas", KOPS_F64, KOPS_PRECISION_F32, {{1000, 704}, {704, 2200}, {1000, 2200}}},
     {"softmax", "ring", KOPS_F32, 0, {{200, 100000}, {200, 100000}}},
 };
 
@@ -140,12 +145,12 @@ static struct run_op roomy_op(const struct roomy *r, const struct memory *x, con
 }
 
 /* Copies the result to `result`. */
-static void run_with_room(struct bench *t, const struct roomy *r, const struct memory *x, bool leaves_room,
+static void run_with_room(struct bench *t, const struct roomy *r, const struct memory *x, enum run_room room,
                           struct memory *result)
 {
 	struct memory y = resident(t, ROOMY_BYTES);
 	struct run_op op = roomy_op(r, x, &y);
-	struct run run = {.ops = &op, .n_ops = 1, .lane = 5, .leaves_room = leaves_room};
+	struct run run = {.ops = &op, .n_ops = 1, .lane = 5, .room = room};
 
 	begin(t, &run);
 	wait_for(t, 1);
@@ -171,8 +176,8 @@ void check_room(struct bench *t)
 	fewer.host = malloc(ROOMY_BYTES);
 	for (unsigned i = 0; i < sizeof roomy / sizeof roomy[0]; i++) {
 		fill_roomy(t, roomy[i].dtype, &all, &x);
-		run_with_room(t, &roomy[i], &x, false, &all);
-		run_with_room(t, &roomy[i], &x, true, &fewer);
+		run_with_room(t, &roomy[i], &x, RUN_KEEPS_ALL, &all);
+		run_with_room(t, &roomy[i], &x, RUN_IS_CONFINED, &fewer);
 		printf("room: %s %s by %s\n", roomy[i].op, dtype_name(roomy[i].dtype), roomy[i].kernel);
 		if (memcmp(all.host, fewer.host, ROOMY_BYTES) != 0)
 			die("room", "a result differs where multiprocessors are left to others");

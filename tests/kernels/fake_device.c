@@ -175,9 +175,10 @@ static int fake_pin(void *host, uint64_t bytes, bool read_only)
 	return 0;
 }
 
-static void fake_unpin(void *host)
+static void fake_unpin(void *host, uint64_t bytes)
 {
 	(void)host;
+	(void)bytes;
 }
 
 const struct driver *kops_driver(void)

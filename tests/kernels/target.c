@@ -201,7 +201,7 @@ void target_drop(struct target *t, struct space *s)
 	if (s->memory.device)
 		target_free(t, s->memory.device);
 	if (s->memory.pin == MEMORY_PINNED)
-		t->driver->unpin(s->host);
+		t->driver->unpin(s->host, s->bytes);
 	s->memory = (struct memory){.bytes = s->bytes};
 }
 

@@ -78,6 +78,12 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 	abort();
 }
 
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *ret, const void *address)
+{
+	(void)ret, (void)address;
+	abort();
+}
+
 cublasStatus_t cublasSetSmCountTarget(cublasHandle_t handle, int multiprocessors)
 {
 	(void)handle, (void)multiprocessors;

@@ -23,7 +23,7 @@
 static void unpin(struct buffer *b)
 {
 	if (__atomic_load_n(&b->memory.pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
-		b->engine->pinning->unpin(b->memory.host);
+		b->engine->pinning->unpin(b->memory.host, b->memory.bytes);
 }
 
 static bool unmap_import(struct task *task)

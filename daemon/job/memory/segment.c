@@ -35,7 +35,7 @@ static uint64_t next_piece(const struct segment *s, uint64_t most)
 static void unpin_segment(struct segment *s)
 {
 	if (s->pinned)
-		s->pinning->unpin(s->map);
+		s->pinning->unpin(s->map, s->bytes);
 	s->pinned = false;
 }
 

@@ -1,4 +1,4 @@
-/* cuda.h: as much of the CUDA driver's interface as the emulated sources name: tensor maps. */
+/* cuda.h: as much of the CUDA driver's interface as the emulated sources name: tensor maps, and a type. */
 #ifndef KOPS_EMULATED_CUDA_H
 #define KOPS_EMULATED_CUDA_H
 
@@ -11,6 +11,8 @@ typedef enum CUresult {
 	CUDA_SUCCESS,
 	CUDA_ERROR_INVALID_VALUE,
 } CUresult;
+
+typedef struct CUgreenCtx_st *CUgreenCtx;
 
 typedef struct CUtensorMap {
 	__attribute__((aligned(64))) cuuint64_t opaque[16];

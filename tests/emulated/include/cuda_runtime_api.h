@@ -22,6 +22,11 @@ enum cudaMemcpyKind {
 	cudaMemcpyDefault = 4,
 };
 
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost };
+struct cudaPointerAttributes {
+	enum cudaMemoryType type;
+};
+
 /* CUDA's own numbers, which tests/plan uses with a real GPU. */
 enum cudaDeviceAttr {
 	cudaDevAttrClockRate = 13,
@@ -47,6 +52,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream);
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *ret, const void *address);
 
 typedef enum cudaDriverEntryPointQueryResult {
 	cudaDriverEntryPointSuccess,

@@ -303,9 +303,10 @@ static int pin(void *host, uint64_t bytes, bool read_only)
 }
 
 /* The caller unmaps next, which unlocks. */
-static void unpin(void *host)
+static void unpin(void *host, uint64_t bytes)
 {
 	(void)host;
+	(void)bytes;
 }
 
 const struct driver *kops_driver(void)

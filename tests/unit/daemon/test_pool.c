@@ -599,22 +599,24 @@ static void test_one_that_cannot_be_made(void **state)
 /* ---- With a simulated GPU that counts pins ---- */
 
 static int pins, refuse_pins;
+static uint64_t pinned_bytes;
 
 static int fake_pin(void *host, uint64_t bytes, bool read_only)
 {
 	(void)host;
-	(void)bytes;
 	assert_false(read_only);
 	if (refuse_pins)
 		return KOPS_E_NOMEM;
 	__atomic_add_fetch(&pins, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&pinned_bytes, bytes, __ATOMIC_RELAXED);
 	return 0;
 }
 
-static void fake_unpin(void *host)
+static void fake_unpin(void *host, uint64_t bytes)
 {
 	assert_non_null(host);
 	__atomic_sub_fetch(&pins, 1, __ATOMIC_RELAXED);
+	__atomic_sub_fetch(&pinned_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static void test_pinned_and_unpinned(void **state)
@@ -639,12 +641,13 @@ static void test_pinned_and_unpinned(void **state)
 	close_pool(&f);
 	refuse_pins = 0;
 	assert_int_equal(pins, 0);
+	assert_int_equal(pinned_bytes, 0);
 }
 
-static void unpin_slowly(void *host)
+static void unpin_slowly(void *host, uint64_t bytes)
 {
 	usleep(5000);
-	fake_unpin(host);
+	fake_unpin(host, bytes);
 }
 
 /*
@@ -673,15 +676,16 @@ static void test_what_is_at_nobodys_expense(void **state)
 	assert_int_equal(released, N);
 	close_pool(&f);
 	assert_int_equal(pins, 0);
+	assert_int_equal(pinned_bytes, 0);
 }
 
 static uv_sem_t unpinning, may_unpin;
 
-static void unpin_when_told(void *host)
+static void unpin_when_told(void *host, uint64_t bytes)
 {
 	uv_sem_post(&unpinning);
 	uv_sem_wait(&may_unpin);
-	fake_unpin(host);
+	fake_unpin(host, bytes);
 }
 
 /* It counts once, however long a thread takes to unmap its old memory. */
@@ -711,6 +715,7 @@ static void test_adopted_while_it_is_unmapped(void **state)
 	uv_sem_post(&may_unpin);
 	settle(&f);
 	assert_int_equal(pins, 0);
+	assert_int_equal(pinned_bytes, 0);
 	assert_int_equal(f.user->kept.n, 0);
 	assert_false(again->pinned);
 	assert_int_equal(inode(again), st.st_ino);

@@ -405,9 +405,10 @@ static int pin(void *host, uint64_t bytes, bool read_only)
 	return pin_result;
 }
 
-static void unpin(void *host)
+static void unpin(void *host, uint64_t bytes)
 {
 	assert_non_null(host);
+	assert_int_equal(bytes, 256 << 10);
 	n_unpins++;
 }
 
