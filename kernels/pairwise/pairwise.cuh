@@ -10,7 +10,7 @@
  *            else as scalar
  *   float4x  the same, four accesses of each view per  64       the same
  *            thread: eight loads are under way before
- *            the first is waited for
+ *            the first is waited for; one if there are few
  *
  * Measured, H200, add, one launch after another, us:
  *
@@ -159,6 +159,16 @@ bool takes_vectors(const view *views, const cuda_axes &axes)
 }
 
 template <typename OPERATION, typename T, int THREADS, int UNROLL, unsigned OPS>
+void launch_runs(const operands<3, OPS> &where, uint64_t head, uint64_t vectors, uint64_t count,
+                 cudaStream_t stream)
+{
+	launch_kernel(combine_runs<OPERATION, T, THREADS, UNROLL, OPS>,
+	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL), where.n), dim3(THREADS)}, stream,
+	              where, head, vectors, count);
+}
+
+/* Where no multiprocessor gets a second block by that, threads take one access each. */
+template <typename OPERATION, typename T, int THREADS, int UNROLL, unsigned OPS>
 void launch_vectors(const operands<3, OPS> &where, const void *y, uint64_t count, cudaStream_t stream)
 {
 	uint64_t head = (sizeof(uint4) - misalignment(y)) % sizeof(uint4) / sizeof(T);
@@ -167,9 +177,10 @@ void launch_vectors(const operands<3, OPS> &where, const void *y, uint64_t count
 	if (head > count)
 		head = count;
 	vectors = (count - head) * sizeof(T) / sizeof(uint4);
-	launch_kernel(combine_runs<OPERATION, T, THREADS, UNROLL, OPS>,
-	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL), where.n), dim3(THREADS)}, stream,
-	              where, head, vectors, count);
+	if (UNROLL > 1 && vectors * where.n <= THREADS * cuda_multiprocessors())
+		launch_runs<OPERATION, T, THREADS, 1>(where, head, vectors, count, stream);
+	else
+		launch_runs<OPERATION, T, THREADS, UNROLL>(where, head, vectors, count, stream);
 }
 
 template <typename OPERATION, typename T, unsigned OPS>
