@@ -6,7 +6,7 @@ need systemd-nspawn debootstrap apt-get flock
 if [ -z "${suite:-}" ]; then
 	grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release || { echo "skipped: the build is not one for Debian 12"; exit $SKIP; }
 	suite=bookworm
-	in_tree=systemd,systemd-sysv,dbus,libmicrohttpd12,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
+	in_tree=systemd,systemd-sysv,dbus,libmicrohttpd12,libncursesw6,libuv1,libprotobuf-c1,libopenblas0,libopenblas0-pthread
 fi
 
 root=$scratch/root
