@@ -17,6 +17,7 @@
 #include "device/devices.h"
 #include "dispatch/jobs.h"
 #include "host_memory.h"
+#include "job/memory/published.h"
 #include "log.h"
 #include "notify.h"
 #include "session/sessions.h"
@@ -613,6 +614,7 @@ void server_close(struct server *s)
 	if (!e->loop)
 		return; /* not even the loop was started */
 	sessions_close(&s->sessions);
+	published_clear(e);
 	marks_of_process = NULL;
 	marks_close(e->marks); /* jobs that still run did not end kopsd */
 	e->marks = NULL;

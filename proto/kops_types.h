@@ -68,6 +68,13 @@ typedef enum kops_reduction {
 	KOPS_MEAN = 2,
 } kops_reduction;
 
+/* Who may attach a published buffer, besides root. */
+typedef enum kops_access {
+	KOPS_OWN_USER = 0, /* processes of the publisher's uid */
+	KOPS_GROUP = 1,    /* these, and members of a group */
+	KOPS_EVERYBODY = 2,
+} kops_access;
+
 typedef enum kops_priority {
 	KOPS_NORMAL = 0,
 	KOPS_HIGH = 1, /* before this user's other jobs */

@@ -1,10 +1,13 @@
 /*
- * printable.h: makes text from others safe to show: it can neither control a terminal nor forge lines.
+ * printable.h: makes text from others safe to show: it can neither control a terminal nor forge lines. And the
+ * names that buffers may have, which are safe everywhere.
  */
 #ifndef KOPS_PRINTABLE_H
 #define KOPS_PRINTABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /*
  * Returns the bytes of the character at `at` if a terminal would take it for a command (C0, DEL, C1), if it
@@ -36,6 +39,28 @@ static inline void make_printable(char *text)
 		text += n ? n : 1;
 	}
 	*to = '\0';
+}
+
+#define BUFFER_NAME_MAX 255
+#define BUFFER_NAME_RULES                                                                                      \
+	"1 to 255 characters: parts of letters, digits and ._-+, joined by /, none of them . or .."
+
+/* Returns true if a buffer may be published under this name: BUFFER_NAME_RULES. */
+static inline bool buffer_name_is_valid(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+";
+	const char *part = name;
+
+	for (;;) {
+		size_t n = strspn(part, letters), dots = strspn(part, ".");
+
+		if (n == 0 || (dots == n && n <= 2))
+			return false;
+		part += n;
+		if (*part != '/')
+			return *part == '\0' && part - name <= BUFFER_NAME_MAX;
+		part++;
+	}
 }
 
 #endif

@@ -19,7 +19,7 @@ static bool touches_little(const struct uses *uses)
 	uint64_t bytes = 0;
 
 	for (unsigned i = 0; i < uses->n; i++) {
-		if (uses->list[i].buffer->file_bytes > NOW_MAX_FILE_BYTES)
+		if (uses->list[i].buffer->of->file_bytes > NOW_MAX_FILE_BYTES)
 			return false;
 		bytes += uses->list[i].reach_bytes;
 	}

@@ -30,6 +30,13 @@ struct freed {
 	struct account *account; /* charged for the task's time; NULL: the task is not queued */
 };
 
+/* Published buffers of all users: job/memory/published.h. */
+struct published_all {
+	struct list list;  /* the latest first */
+	struct list walks; /* through it, in pieces */
+	uint64_t last;     /* number of the latest */
+};
+
 struct engine_device {
 	struct device *device;
 	struct learned *learned;   /* what jobs showed; NULL: not used */
@@ -54,7 +61,8 @@ struct engine {
 	struct engine_device devices[SCHED_DEVICES_MAX];
 	unsigned n_devices;
 	unsigned n_buffers, n_buffers_max; /* of all users */
-	unsigned n_dropping;               /* dropped buffers that prepared jobs still hold */
+	struct published_all published;
+	unsigned n_dropping; /* dropped buffers that prepared jobs still hold */
 	/* For engine_memory_is_ample(): memory is ample while less than this is mapped, as of the last look at
 	 * memory. */
 	uint64_t ample_bytes, looked_at_memory_ms;

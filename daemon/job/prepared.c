@@ -146,7 +146,8 @@ static unsigned count_pinned(const struct job *job)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < job->uses.n; i++)
-		n += __atomic_load_n(&job->uses.list[i].buffer->memory.pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
+		n += __atomic_load_n(&job->uses.list[i].buffer->of->memory.pin, __ATOMIC_RELAXED) ==
+		     MEMORY_PINNED;
 	return n;
 }
 

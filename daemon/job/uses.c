@@ -32,6 +32,8 @@ static int spoiled(const struct uses *uses, char why[WHY_BYTES])
 			         use->buffer->id);
 			return KOPS_E_LOST;
 		}
+		if (use->writes && buffer_is_frozen(use->buffer)) /* since the job was bound */
+			return buffer_refuse_write(use->buffer, why);
 	}
 	return 0;
 }
@@ -42,7 +44,7 @@ static void settle_pages(struct uses *uses)
 		struct buffer_use *use = &uses->list[i];
 
 		if (use->claimed_bytes)
-			buffer_settle_pages(use->buffer, use->claimed_bytes);
+			buffer_settle_pages(use->buffer->of, use->claimed_bytes);
 		use->claimed_bytes = 0;
 	}
 }
@@ -58,7 +60,7 @@ uint64_t uses_claim(struct uses *uses, bool pins)
 		if (use->claimed_bytes)
 			continue;
 		use->claimed_bytes = pins ? use->buffer->memory.bytes : use->reach_bytes;
-		more += buffer_claim_pages(use->buffer, use->claimed_bytes);
+		more += buffer_claim_pages(use->buffer->of, use->claimed_bytes);
 	}
 	return more;
 }
@@ -97,6 +99,7 @@ static void count_jobs(const struct uses *uses, int change)
 
 		b->jobs_out += (unsigned)change;
 		b->jobs_beside += uses->beside ? (unsigned)change : 0;
+		b->writers_out += uses->list[i].writes ? (unsigned)change : 0;
 		POST(b->jobs_beside <= b->jobs_out);
 	}
 }
@@ -113,7 +116,7 @@ int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pi
 	count_jobs(uses, 1);
 	*ret_pin = false;
 	for (unsigned i = 0; pins && i < uses->n; i++)
-		*ret_pin |= uses->list[i].pin = buffer_wants_pin(uses->list[i].buffer);
+		*ret_pin |= uses->list[i].pin = buffer_wants_pin(uses->list[i].buffer->of);
 	return 0;
 }
 
@@ -132,7 +135,7 @@ void uses_pin(const struct uses *uses, const struct driver *driver)
 {
 	for (unsigned i = 0; i < uses->n; i++)
 		if (uses->list[i].pin)
-			buffer_pin(uses->list[i].buffer, driver);
+			buffer_pin(uses->list[i].buffer->of, driver);
 }
 
 /* ---- The end ---- */
@@ -149,7 +152,7 @@ static void undo_fills(struct uses *uses)
 static void note_reached(const struct uses *uses)
 {
 	for (unsigned i = 0; i < uses->n; i++) {
-		struct memory *m = &uses->list[i].buffer->memory;
+		struct memory *m = &uses->list[i].buffer->of->memory;
 
 		if (m->reached_bytes < uses->list[i].reach_bytes)
 			m->reached_bytes = uses->list[i].reach_bytes;
@@ -161,7 +164,7 @@ void uses_end(struct uses *uses, bool done)
 	count_jobs(uses, -1);
 	for (unsigned i = 0; i < uses->n; i++)
 		if (uses->list[i].pin)
-			buffer_settle_pin(uses->list[i].buffer);
+			buffer_settle_pin(uses->list[i].buffer->of);
 	settle_pages(uses);
 	if (done)
 		note_reached(uses);

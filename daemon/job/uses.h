@@ -12,6 +12,7 @@
 struct buffer_use {
 	struct buffer *buffer; /* holds a reference */
 	bool reads;            /* an op needs content from before the job */
+	bool writes;           /* an op writes some of it */
 	bool fills;            /* an op writes all of it */
 	uint64_t reach_bytes;  /* bytes of whole pages that all views may touch */
 	uint64_t lo, hi;       /* all views are within these bytes */
@@ -36,7 +37,7 @@ struct buffer *uses_pending(const struct uses *uses);
 /*
  * Starts the use, when the job starts. pins: its device registers buffers; then *ret_pin says whether
  * uses_pin() must be called first. On failure nothing has changed: KOPS_E_NOMEM, or the code of a buffer that
- * could not be made or has lost what the job reads, with a sentence in why.
+ * could not be made, has lost what the job reads, or is frozen where the job writes, with a sentence in why.
  */
 int uses_start(struct uses *uses, struct engine *engine, bool pins, bool *ret_pin, char why[WHY_BYTES]);
 

@@ -126,11 +126,9 @@ static int bind_view(struct request *r, struct job *job, const Kops__V1__View *m
 		explain_extent(v, msg->buffer, buffer->memory.bytes, rc, r->why);
 		return rc;
 	}
-	if (is_output && buffer->memory.read_only) {
-		snprintf(r->why, sizeof r->why, "buffer %" PRIu64 " was imported read-only", msg->buffer);
-		return KOPS_E_READONLY;
-	}
-	v->space = &buffer->memory;
+	if (is_output && !buffer_may_be_written(buffer))
+		return buffer_refuse_write(buffer, r->why);
+	v->space = &buffer->of->memory;
 	*ret_use = use_of(&job->uses, buffer);
 	note_reach(*ret_use, v, lo, hi);
 	return 0;
@@ -158,8 +156,10 @@ static void note_use(const struct op_args *args, struct buffer_use *const uses[O
 		if (op_reads(args, v))
 			note_read(uses[v], &args->views[v]);
 	for (unsigned v = op_first_output(op); v < op->n_operands; v++)
-		if (!view_is_absent(&args->views[v]))
+		if (!view_is_absent(&args->views[v])) {
+			uses[v]->writes = true;
 			uses[v]->fills |= covers_buffer(&args->views[v], uses[v]->buffer);
+		}
 }
 
 static int bind_views(struct request *r, struct job *job, struct run_op *op,

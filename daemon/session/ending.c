@@ -5,7 +5,7 @@
 
 #include "dispatch/dispatch.h"
 #include "dispatch/withdraw.h"
-#include "job/memory/buffer.h"
+#include "job/memory/published.h"
 #include "job/prepared.h"
 #include "log.h"
 #include "session/request.h"
@@ -55,6 +55,16 @@ static bool forget_alloc(struct session *s)
 		return false;
 	buffer_forget_session(b);
 	return true;
+}
+
+/* The buffers stay while others have them attached. */
+static bool withdraw_name(struct session *s)
+{
+	struct published *p = list_first(&s->published, struct published, owned);
+
+	if (p)
+		published_remove(p);
+	return p;
 }
 
 static bool forget_prepared(struct session *s)
@@ -125,8 +135,8 @@ static bool free_next(struct errand *errand)
 {
 	struct session *s = container_of(errand, struct session, ending);
 
-	if (drop_reply(s) || drop_question(s) || forget_drop(s) || forget_alloc(s) || forget_prepared(s) ||
-	    drop_job(s) || drop_buffer(s))
+	if (drop_reply(s) || drop_question(s) || forget_drop(s) || forget_alloc(s) || withdraw_name(s) ||
+	    forget_prepared(s) || drop_job(s) || drop_buffer(s))
 		return true;
 	ended(s);
 	return false;

@@ -105,11 +105,12 @@ struct session {
 	struct idmap buffers;          /* id → struct buffer */
 	uint64_t bytes[ACCOUNT_KINDS]; /* of these, as they are charged; pinned ones are not told apart */
 	struct job_queues queues;
-	struct list pending; /* buffers whose Alloc is unanswered; maybe dropped already */
-	struct list dropped; /* buffers whose Drop is unanswered */
-	unsigned n_dropped;  /* of these: they count against max-buffers until answered */
+	struct list pending;   /* buffers whose Alloc is unanswered; maybe dropped already */
+	struct list published; /* its names that end with it: struct published */
+	struct list dropped;   /* buffers whose Drop is unanswered */
+	unsigned n_dropped;    /* of these: they count against max-buffers until answered */
 	struct questions pings, stats;
-	struct list_walk walk;      /* of its ListSessions or ListUsers, which is midway */
+	struct list_walk walk;      /* of its ListSessions, ListUsers or ListBuffers, which is midway */
 	struct receiving receiving; /* a datagram with descriptors: nothing else is read meanwhile */
 	struct usage usage;
 	struct errand ending;

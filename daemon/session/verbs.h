@@ -35,6 +35,7 @@ struct request {
 	const Kops__V1__Request *msg; /* in the arena; freed with the request, or by another unpacking */
 	struct received received;     /* its descriptor is -1 once taken over */
 	int import_fd;                /* taken over from `received`, to be imported or closed; -1: none */
+	struct peer peer;             /* who asks, within a step of ListBuffers */
 	unsigned looks;               /* kept segments to check for room: buffers.h */
 	uint64_t retry_after_us;      /* with KOPS_E_BUSY */
 	/* The next step, for the session's next turn. Returns as a handler does. NULL: none. */

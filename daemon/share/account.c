@@ -126,16 +126,32 @@ static struct account *account_new(struct accounts *all, uid_t uid, struct accou
 	return a;
 }
 
-struct account *accounts_get(struct accounts *all, uid_t uid)
+/* The uid's account, or NULL and the account after which it would be. */
+static struct account *find(const struct accounts *all, uid_t uid, struct account **ret_before)
 {
-	struct account *before = NULL, *a;
+	struct account *a;
 
+	*ret_before = NULL;
 	list_for_each (a, &all->all, link) {
 		if (a->uid <= uid)
-			break;
-		before = a;
+			return a->uid == uid ? a : NULL;
+		*ret_before = a;
 	}
-	if (!a || a->uid != uid)
+	return NULL;
+}
+
+struct account *accounts_find(const struct accounts *all, uid_t uid)
+{
+	struct account *before;
+
+	return find(all, uid, &before);
+}
+
+struct account *accounts_get(struct accounts *all, uid_t uid)
+{
+	struct account *before, *a = find(all, uid, &before);
+
+	if (!a)
 		a = account_new(all, uid, before);
 	if (a)
 		a->refs++;

@@ -14,6 +14,9 @@
 #include "share/workers.h"
 #include "usage/usage.h"
 
+/* What the kernel reports for uids, and for gids, that our user namespace lacks; there may be several. */
+#define KOPS_OVERFLOW_ID 65534u
+
 enum account_kind {
 	ACCOUNT_MAPPED,   /* SHARED buffers */
 	ACCOUNT_PINNED,   /* of the mapped bytes, those registered for DMA */
@@ -31,6 +34,14 @@ struct user_kept {
 	unsigned n, left;         /* left: segments that the current round has yet to check */
 	struct errand look;       /* the errand that checks segments */
 	uint64_t due_ms, wait_ms; /* when the next round begins */
+};
+
+struct published;
+
+/* The names under which a user has published buffers: job/memory/published.h. */
+struct user_published {
+	struct published **by_name; /* sorted */
+	unsigned n, capacity;
 };
 
 struct receiver;
@@ -59,6 +70,7 @@ struct account {
 	struct turns_user turns;      /* its requests, on the loop */
 	struct errands errands;       /* other work that is done in its turns */
 	struct user_kept kept;
+	struct user_published published;
 	struct list ready;       /* its READY prepared jobs, the most recently used first */
 	uint64_t prepared_bytes; /* of all its prepared jobs */
 	struct list closings;    /* descriptors to close next */
@@ -103,6 +115,8 @@ void accounts_init(struct accounts *all);
 /* Returns the uid's account with a new reference. Creates one with the default limits if there is none. NULL:
  * out of memory. */
 struct account *accounts_get(struct accounts *all, uid_t uid);
+/* The uid's account; NULL: there is none. */
+struct account *accounts_find(const struct accounts *all, uid_t uid);
 /*
  * Returns the account's limits after a session of a process in these groups begins; the account is unchanged. A
  * user's section takes precedence over those of groups, and these over [kopsd]. Of several groups the largest

@@ -126,6 +126,9 @@ class Hostile(harness.DaemonTest):
                  self.request(**{"import": {"buffer": 6, "bytes": 100}}), self.request(cancel={"job": 3}),
                  self.request(describe={}), self.request(stats={}), self.request(drop={"buffer": 5}),
                  self.request(list_users={"before": 9}), self.request(list_sessions={"before": 9}),
+                 self.request(publish={"buffer": 1, "name": "a/b", "access": 1, "group": 7, "dtype": 1, "shape": [3]}),
+                 self.request(attach={"buffer": 1, "user": 7, "name": "a/b"}), self.request(list_buffers={"before": 9}),
+                 self.request(unpublish={"user": 7, "name": "a/b"}),
                  self.request(trace={"before": 9})]
         c, answered, ended = None, 0, 0
         for _ in range(count(3000, 500)):
@@ -146,6 +149,8 @@ class Hostile(harness.DaemonTest):
                 c.close()
                 self.clients.remove(c)
                 c = None
+        for user, name in self.control.list_buffers():  # those that outlive their sessions
+            self.control.unpublish(user, name)
         self.assertGreater(answered, count(50, 5))  # about one in eleven
         self.assertGreater(ended, count(50, 5))
         self.assert_others_served()

@@ -1,5 +1,7 @@
 #include "job/memory/buffer.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -17,6 +19,7 @@ struct buffer *buffer_new(const struct buffer_kind *kind, struct engine *engine,
 	if (!b)
 		return NULL;
 	b->kind = kind;
+	b->of = b;
 	b->engine = engine;
 	b->account = account;
 	b->refs = 1;
@@ -160,13 +163,32 @@ void buffer_unref(struct buffer *b)
 		cancel_if_unwanted(b);
 }
 
+/* ---- What is frozen ---- */
+
+int buffer_refuse_write(const struct buffer *b, char why[WHY_BYTES])
+{
+	if (b->of != b)
+		snprintf(why, WHY_BYTES, "buffer %" PRIu64 " is attached; only its publisher may write it",
+		         b->id);
+	else if (b->memory.read_only)
+		snprintf(why, WHY_BYTES, "buffer %" PRIu64 " was imported read-only", b->id);
+	else
+		snprintf(why, WHY_BYTES,
+		         "buffer %" PRIu64 " is %s, so no op may write it; %s, or write another buffer", b->id,
+		         b->n_names ? "published" : "still attached by others",
+		         b->n_names ? "unpublish it" : "wait until they have dropped it");
+	return KOPS_E_READONLY;
+}
+
 /* ---- Pages of jobs ---- */
 
 void buffer_hold(struct buffer *b)
 {
+	struct memory *m = &b->of->memory;
+
 	b->refs++;
-	if (b->memory.missing_bytes)
-		b->memory.missing_bytes = host_memory_missing(b->pages.fd, b->memory.bytes);
+	if (m->missing_bytes)
+		m->missing_bytes = host_memory_missing(b->of->pages.fd, m->bytes);
 }
 
 static uint64_t set_reached(struct buffer *b, uint64_t bytes)

@@ -12,7 +12,12 @@
  * answer finds the room. A buffer ends in one way, whether by Drop or with its session. Prepared jobs let go of
  * it, a worker or device thread gives its memory back, and an errand of its user frees it (errands.h).
  *
- * Each kind of buffer has a file: imported.c, lent.c, resident.c. The end of this header has what they share.
+ * A published buffer is frozen: no job may write it until its names and attachments are gone (published.h). An
+ * attachment is a buffer of its session whose memory is another's: `of`. All that belongs to memory, such as
+ * pinning and claims, is that buffer's.
+ *
+ * Each kind of buffer has a file: imported.c, lent.c, resident.c, attached.c. The end of this header has what
+ * they share.
  */
 #ifndef KOPS_BUFFER_H
 #define KOPS_BUFFER_H
@@ -32,14 +37,17 @@ enum buffer_state { BUFFER_PENDING, BUFFER_READY, BUFFER_FAILED, BUFFER_RELEASIN
 
 struct buffer {
 	const struct buffer_kind *kind;
-	struct memory memory;
+	struct memory memory; /* of an attachment only bytes and read_only are set */
+	struct buffer *of;    /* the buffer whose memory it is: itself, unless it is an attachment */
 	struct engine *engine;
 	struct account *account;
 	enum buffer_state state;
 	unsigned refs;
 	unsigned jobs_out,
-	    jobs_beside; /* jobs that have started with it and not ended; of them, those beside */
-	uint64_t id;     /* in its session */
+	    jobs_beside, /* jobs that have started with it and not ended; of them, those beside */
+	    writers_out; /* and those that write it */
+	unsigned n_names, n_attached;
+	uint64_t id; /* in its session */
 	uint64_t charged_bytes;
 	bool pin_charged;
 	bool is_dropped;     /* by Drop, not by the end of its session: a lent buffer is given back */
@@ -90,6 +98,32 @@ int buffer_lend(struct engine *engine, struct account *account, uint64_t bytes, 
 /* Allocates memory of a device; PENDING. KOPS_E_QUOTA, _NOMEM with a sentence in why. */
 int buffer_resident(struct engine *engine, struct account *account, struct device *device, uint64_t bytes,
                     struct buffer **ret_buffer, char why[WHY_BYTES]);
+
+/* Makes an attachment to a READY buffer that is published. NULL: out of memory. */
+struct buffer *buffer_attach(struct buffer *published, struct account *account);
+
+/* Returns true while no job may write the buffer, because it is published or attached. */
+static inline bool buffer_is_frozen(const struct buffer *buffer)
+{
+	return buffer->n_names > 0 || buffer->n_attached > 0;
+}
+
+static inline bool buffer_may_be_written(const struct buffer *buffer)
+{
+	return !buffer->memory.read_only && !buffer_is_frozen(buffer);
+}
+
+/* Explains why jobs may not write the buffer, and returns KOPS_E_READONLY. */
+int buffer_refuse_write(const struct buffer *buffer, char why[WHY_BYTES]);
+
+/*
+ * Has others unable to open a SHARED buffer's memory for writing, before they get a descriptor. Also its user
+ * gets no such memory again. KOPS_E_FD with a sentence.
+ */
+int buffer_guard(struct buffer *buffer, char why[WHY_BYTES]);
+
+/* A descriptor of a SHARED buffer for reading, which the caller closes. KOPS_E_NOMEM: too many are open. */
+int buffer_open_for_reading(const struct buffer *buffer);
 
 /* Adds a job's reference. Also updates how many pages are missing, for the job's plan; pages that were there
  * before are taken to stay. */

@@ -8,10 +8,8 @@
 
 /* Sizes above the largest class are rounded up to this granule instead of a power of two. */
 #define BIG_GRANULE_BYTES (2ull << 20)
-/* The uid that the kernel reports for uids unknown to our user namespace; there may be several. */
-#define OVERFLOW_UID   65534
-#define WARM_PER_CLASS 4
-#define CLASSES        11 /* 64 KiB … 64 MiB */
+#define WARM_PER_CLASS    4
+#define CLASSES           11 /* 64 KiB … 64 MiB */
 /* The cache frees this many segments at once, and more one by one. */
 #define TRIM_AT_ONCE 8u
 
@@ -246,7 +244,7 @@ void pool_take_back(struct segment *s, struct task_flow *flow, void (*released)(
 	s->arg = arg;
 	s->pages.fd = s->fd;
 	/* Zeroing holes would take memory. Others may come while it is zeroed. */
-	if (s->bytes > s->pool->cached.limit_bytes || s->uid == OVERFLOW_UID ||
+	if (s->bytes > s->pool->cached.limit_bytes || s->uid == KOPS_OVERFLOW_ID || s->others_have ||
 	    host_memory_claim_pages(&s->pages, s->bytes) > 0) {
 		host_memory_claim_pages(&s->pages, 0);
 		discard(s, flow);
@@ -316,6 +314,7 @@ static int leave_mapping(struct segment *s, struct segment **ret)
 	}
 	heir->fd = s->fd;
 	heir->uid = s->uid;
+	heir->others_have = s->others_have;
 	heir->released = s->released;
 	heir->arg = s->arg;
 	account_ref(s->account); /* charged for the thread's time */

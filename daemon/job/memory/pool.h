@@ -7,6 +7,9 @@
  *     (made) → FRESH → LENT ⇄ CACHED (for the same user) → gone
  *                        └⇄ KEPT (its session ended; its client may have it and import it again) → gone
  *
+ * A segment of which others have got a descriptor, because it was published, is not CACHED: they may have it
+ * still.
+ *
  * A KEPT segment is released with its pages when nobody else has the file open or mapped: kept.h.
  *
  * Worker threads make, zero and unmap segments (workers.h); everything else happens on the loop thread.

@@ -32,7 +32,8 @@ struct segment {
 	struct account *account;      /* its user, while it is kept */
 	dev_t device;                 /* of its file, while it is kept */
 	ino_t inode;
-	bool is_kept; /* kept_add() was called: it is unmapped */
+	bool others_have; /* clients of other users may have a descriptor: it is never lent again */
+	bool is_kept;     /* kept_add() was called: it is unmapped */
 	struct task task;
 	uint64_t at, claimed_bytes;     /* at: progress of the task */
 	struct host_memory_pages pages; /* while they are zeroed */

@@ -17,6 +17,15 @@ static void gone(struct buffer *buffer)
 	reply_ok(session, buffer->drop_request);
 }
 
+static void await(struct request *r, struct buffer *buffer)
+{
+	buffer->gone = gone;
+	buffer->drop_session = r->session;
+	buffer->drop_request = r->id;
+	list_push_first(&r->session->dropped, &buffer->dropped);
+	r->session->n_dropped++;
+}
+
 int verb_drop(struct request *r)
 {
 	struct buffer *buffer = buffers_take(r->session, r->msg->drop->buffer);
@@ -25,11 +34,10 @@ int verb_drop(struct request *r)
 		snprintf(r->why, sizeof r->why, "there is no buffer %" PRIu64, r->msg->drop->buffer);
 		return KOPS_E_NOT_FOUND;
 	}
-	buffer->gone = gone;
-	buffer->drop_session = r->session;
-	buffer->drop_request = r->id;
-	list_push_first(&r->session->dropped, &buffer->dropped);
-	r->session->n_dropped++;
+	if (buffer_is_frozen(buffer)) /* others may keep it for as long as they like */
+		reply_ok(r->session, r->id);
+	else
+		await(r, buffer);
 	prepared_drop_buffer(buffer);
 	return 0;
 }

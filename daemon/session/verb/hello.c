@@ -45,6 +45,7 @@ int verb_hello(struct request *r)
 	welcome.ring_entries = RING_ENTRIES_MAX;
 	welcome.lists = true;
 	welcome.instances = true;
+	welcome.names = true;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
 	reply.welcome = &welcome;

@@ -18,6 +18,7 @@ SEND_S = 100  # the longest wait for descriptors that other tests sent
 F32, F64, F16, BF16, I32, C64, C128 = range(1, 8)
 NORMAL, HIGH, LOW = 0, 1, 2
 SHARED, RESIDENT = 0, 1
+OWN_USER, GROUP, EVERYBODY = 0, 1, 2
 SIZES = {F32: 4, F64: 8, F16: 2, BF16: 2, I32: 4, C64: 8, C128: 16}
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -39,21 +40,34 @@ SCHEMA = {
                 "drop": (5, "Drop"), "submit": (6, "Submit"), "cancel": (7, "Cancel"),
                 "describe": (8, "Empty"), "stats": (9, "Empty"), "ping": (10, "Empty"), "run": (11, "Run"),
                 "forget": (12, "Forget"), "open_ring": (13, "OpenRing"), "wake": (14, "Empty"),
-                "list_users": (15, "Page"), "list_sessions": (16, "Page"), "trace": (17, "Page")},
+                "list_users": (15, "Page"), "list_sessions": (16, "Page"), "trace": (17, "Page"),
+                "publish": (18, "Publish"), "attach": (19, "Attach"), "unpublish": (20, "Unpublish"),
+                "list_buffers": (21, "Page")},
     "Reply": {"id": (1, "u"), "status": (2, "s"), "message": (3, "t"), "retry_after_us": (4, "u"),
               "welcome": (5, "Welcome"), "lent": (6, "Lent"), "receipt": (7, "Receipt"),
               "description": (8, "Description"), "statistics": (9, "Statistics"), "pong": (10, "Pong"),
               "ring": (11, "Ring"), "woken": (12, "Empty"), "users": (13, "Users"),
-              "sessions": (14, "Sessions"), "traced_jobs": (15, "TracedJobs")},
+              "sessions": (14, "Sessions"), "traced_jobs": (15, "TracedJobs"), "attached": (16, "Attached"),
+              "published_buffers": (17, "PublishedBuffers")},
     "Empty": {},
     "Hello": {"version_min": (1, "u"), "version_max": (2, "u"), "client": (3, "t")},
     "Welcome": {"version": (1, "u"), "daemon": (2, "t"), "max_datagram_bytes": (3, "u"), "max_ops": (4, "u"),
                 "max_buffers": (5, "u"), "max_jobs": (6, "u"), "prepares": (7, "u"), "ring_entries": (8, "u"),
-                "lists": (9, "u"), "instances": (10, "u")},
+                "lists": (9, "u"), "instances": (10, "u"), "names": (11, "u")},
     "Import": {"buffer": (1, "u"), "bytes": (2, "u"), "read_only": (3, "u")},
     "Alloc": {"buffer": (1, "u"), "bytes": (2, "u"), "kind": (3, "u"), "device": (4, "t"), "lost": (5, "u")},
     "Lent": {"bytes": (1, "u"), "device": (2, "t")},
     "Drop": {"buffer": (1, "u")},
+    "Publish": {"buffer": (1, "u"), "name": (2, "t"), "access": (3, "u"), "group": (4, "u"), "keep": (5, "u"),
+                "dtype": (6, "u"), "shape": (7, "*u")},
+    "Attach": {"buffer": (1, "u"), "user": (2, "u"), "name": (3, "t")},
+    "Attached": {"bytes": (1, "u"), "kind": (2, "u"), "device": (3, "t"), "dtype": (4, "u"), "shape": (5, "*u")},
+    "Unpublish": {"user": (1, "u"), "name": (2, "t")},
+    "PublishedBuffer": {"number": (1, "u"), "user": (2, "u"), "name": (3, "t"), "bytes": (4, "u"), "kind": (5, "u"),
+                        "device": (6, "t"), "dtype": (7, "u"), "shape": (8, "*u"), "access": (9, "u"),
+                        "group": (10, "u"), "keep": (11, "u"), "age_us": (12, "u"), "attached": (13, "u"),
+                        "pid": (14, "u")},
+    "PublishedBuffers": {"buffers": (1, "*PublishedBuffer"), "next": (2, "u")},
     "View": {"buffer": (1, "u"), "offset": (2, "u"), "dtype": (3, "u"), "shape": (4, "*u"),
              "strides": (5, "*s")},
     "Gemm": {"a": (1, "View"), "b": (2, "View"), "c": (3, "View"), "alpha": (4, "d"), "beta": (5, "d"),
@@ -559,6 +573,25 @@ class Client:
     def drop(self, buffer):
         self.maps.pop(buffer, None)
         self.call("drop", {"buffer": buffer})
+
+    def publish(self, buffer, name, **how):
+        self.call("publish", {"buffer": buffer, "name": name, **how})
+
+    def attach(self, user, name, buffer=None):
+        """(buffer id, the reply). A SHARED one is mapped as self.maps[buffer]; its descriptor is closed."""
+        buffer = self.new_buffer() if buffer is None else buffer
+        reply = self.call("attach", {"buffer": buffer, "user": user, "name": name})
+        for fd in reply["fds"]:
+            self.maps[buffer] = mmap.mmap(fd, reply["attached"]["bytes"], prot=mmap.PROT_READ)
+            os.close(fd)
+        return buffer, reply["attached"]
+
+    def unpublish(self, user, name):
+        self.call("unpublish", {"user": user, "name": name})
+
+    def list_buffers(self):
+        """(user, name) → buffer."""
+        return {(b["user"], b["name"]): b for b in self.pages("list_buffers", "published_buffers", "buffers")}
 
     def start_submit(self, ops, queue=0, priority=NORMAL, device="", deadline_us=0, timed=0, prepare=0, only_prepare=0,
                      id=None):

@@ -44,7 +44,7 @@ static void progress(struct engine *engine)
 static void begin_pending(struct fixture *f, struct buffer *b)
 {
 	*b = (struct buffer){
-	    .engine = &f->engine, .account = f->user, .state = BUFFER_PENDING, .refs = 1, .fd = -1};
+	    .engine = &f->engine, .account = f->user, .state = BUFFER_PENDING, .refs = 1, .fd = -1, .of = b};
 }
 
 static int setup(void **state)

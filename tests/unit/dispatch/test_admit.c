@@ -48,6 +48,7 @@ static int setup(void **state)
 	f->engine.devices[0].device = &f->device;
 	admit_init(&f->engine);
 	f->buffer = (struct buffer){.engine = &f->engine,
+	                            .of = &f->buffer,
 	                            .state = BUFFER_READY,
 	                            .refs = 1,
 	                            .fd = -1,

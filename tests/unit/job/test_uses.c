@@ -31,6 +31,7 @@ static int setup(void **state)
 	for (unsigned i = 0; i < N; i++) {
 		f->buffers[i] = (struct buffer){
 		    .engine = &f->engine, .state = BUFFER_READY, .refs = 1, .fd = -1, .id = 7 + i};
+		f->buffers[i].of = &f->buffers[i];
 		f->list[i].buffer = &f->buffers[i];
 	}
 	*state = f;
@@ -67,6 +68,31 @@ static void what_was_lost_cannot_be_read(void **state)
 	assert_int_equal(start(f), 0);
 	uses_end(&f->uses, true);
 	assert_true(f->buffers[1].lost);
+}
+
+/* Also if it was published after the job had been queued. */
+static void what_is_frozen_cannot_be_written(void **state)
+{
+	struct fixture *f = *state;
+	unsigned *const freezes[] = {&f->buffers[1].n_names, &f->buffers[1].n_attached};
+
+	for (unsigned i = 0; i < 2; i++) {
+		*freezes[i] = 1;
+		f->list[1].writes = false;
+		assert_int_equal(start(f), 0);
+		uses_end(&f->uses, true);
+		f->list[1].writes = true;
+		assert_int_equal(start(f), KOPS_E_READONLY);
+		*freezes[i] = 0;
+		assert_int_equal(start(f), 0);
+		assert_int_equal(f->buffers[1].writers_out, 1);
+		assert_int_equal(f->buffers[0].writers_out, 0);
+		uses_end(&f->uses, true);
+		assert_int_equal(f->buffers[1].writers_out, 0);
+	}
+	assert_string_equal(f->why,
+	                    "buffer 8 is still attached by others, so no op may write it; wait until they "
+	                    "have dropped it, or write another buffer");
 }
 
 static void a_job_meets_others_until_it_ends(void **state)
@@ -168,7 +194,7 @@ int main(void)
 	    TEST(what_was_lost_cannot_be_read),      TEST(a_job_that_fills_it_restores_it),
 	    TEST(a_job_that_fails_restores_nothing), TEST(a_job_that_cannot_start_changes_nothing),
 	    TEST(what_jobs_have_reached_is_mapped),  TEST(the_first_that_is_being_made),
-	    TEST(a_job_meets_others_until_it_ends),
+	    TEST(a_job_meets_others_until_it_ends),  TEST(what_is_frozen_cannot_be_written),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,6 +49,7 @@ static int setup(void **state)
 		f->buffers[i] = (struct buffer){.engine = &f->engine,
 		                                .account = &f->account,
 		                                .state = BUFFER_READY,
+		                                .of = &f->buffers[i],
 		                                .refs = 2,
 		                                .fd = -1,
 		                                .id = i + 1,
