@@ -117,7 +117,8 @@
  * Blocking: these calls block until the daemon answers. Their comments say "Blocks."
  *     kops_open()          kops_alloc()   kops_import()     kops_buffer_wait()   kops_buffer_wait_idle()
  *     kops_job_prepare()   kops_wait()    kops_run()        kops_run_for()       kops_submit_and_wait()
- *     kops_ping()          kops_query()   kops_list_users(), _sessions(), _jobs()    and the one-op calls
+ *     kops_ping()          kops_query()   kops_list_users(), _sessions(), _jobs(), _buffers()
+ *     kops_publish()       kops_unpublish()   kops_attach()    and the one-op calls
  *
  *   - A call blocks at most for its own parameter timeout_ms, or else for the handle's timeout
  *     (kops_options.timeout_ms), reconnecting included. Then it returns KOPS_E_TIMEOUT or KOPS_E_CONNECT.
@@ -159,6 +160,12 @@
  * A job that was in flight at three deaths of the daemon in a row may have caused them, so it fails in the same
  * way. A buffer that was being made at three deaths in a row fails too. A restart loses the content of
  * RESIDENT buffers: jobs that read one fail with KOPS_E_LOST until one op has written all of it.
+ *
+ * Published buffers: a buffer that many processes use, such as the weights of a model, is published under a
+ * name by one process and attached by the others. See kops_publish(). After a restart of the daemon, SHARED
+ * buffers are published again by their publisher's handle. A RESIDENT one is not, since its content is lost:
+ * kops_published() returns NULL then, and its publisher fills it and publishes it again. Meanwhile, jobs that
+ * read an attached buffer fail with KOPS_E_LOST. Each such job asks for it again.
  *
  * fork(): a handle belongs to the process that opened it. A child that needs kops opens its own handle.
  *
@@ -387,7 +394,7 @@ uint64_t kops_size(const kops_buffer *buffer);
  *
  * Returns the address, or NULL if
  *   - this is not a child of the process that opened the handle,
- *   - the buffer has no memory in the parent, or its descriptor was closed,
+ *   - the buffer has no memory in the parent, is attached, or its descriptor was closed,
  *   - something else lies at the address by now, or
  *   - the system refuses.
  */
@@ -429,6 +436,71 @@ kops_view kops_tensor(kops_buffer *buffer, uint64_t offset, kops_dtype dtype, ui
 
 /* Exchanges the last two axes of a view. For rank 1 it returns a view that no job accepts. */
 kops_view kops_transposed(kops_view view);
+
+/* ---- Published buffers ---------------------------------------------------------------------- */
+
+/*
+ * Set .size = sizeof(kops_publish_options). 0 always means the default.
+ */
+typedef struct kops_publish_options {
+	size_t size;
+	kops_access access;  /* who may attach it, besides root; the default is the own user */
+	uint32_t group;      /* the gid for KOPS_GROUP */
+	bool keep;           /* the name outlives this handle, until kops_unpublish() */
+	uint8_t reserved[3]; /* 0, for what later versions add */
+	/* What lies in the buffer, row-major from its start, for those who attach it; rank 0: not told. */
+	kops_dtype dtype;
+	uint32_t rank;                  /* at most KOPS_RANK_MAX */
+	uint64_t shape[KOPS_VIEW_AXES]; /* the first `rank` of them count */
+} kops_publish_options;
+
+/*
+ * Publishes a buffer under a name of this user's, by which other processes attach it. Blocks. options may be
+ * NULL. A name has 1 to 255 characters: parts of letters, digits and ._-+, joined by /, and no part is . or ..
+ *
+ *   - From now on no job may write the buffer, until it is unpublished and nobody has it attached. Jobs that
+ *     would write it fail with KOPS_E_READONLY, also those in flight: wait for the jobs that fill it first.
+ *     Do not store to a SHARED buffer either.
+ *   - The name ends with this handle's session, by kops_unpublish(), or with `keep` only by that. The memory
+ *     stays, and counts as this user's, until the buffer is freed, its name has ended and nobody has it
+ *     attached. So it may be freed at once.
+ *   - A buffer has one name at a time.
+ *
+ * KOPS_E_INVALID (the name or options, or an attached buffer), KOPS_E_EXISTS (the user has published another
+ * buffer by this name), KOPS_E_STATE (the buffer is published already), KOPS_E_BUSY (a job that writes it is
+ * running), KOPS_E_LOST, KOPS_E_RANGE (dtype and shape do not fit), KOPS_E_FD (imported memory that others could
+ * write), KOPS_E_QUOTA, KOPS_E_UNSUPPORTED (the daemon is too old).
+ */
+int kops_publish(kops_buffer *buffer, const char *name, const kops_publish_options *options);
+
+/*
+ * The name that the buffer is published under, as far as this process knows; NULL: none. A restart of the
+ * daemon, or a lost connection, ends the name of a RESIDENT buffer; then fill it and call kops_publish() again.
+ */
+const char *kops_published(const kops_buffer *buffer);
+
+/*
+ * Withdraws a name, of this user (geteuid()) or, for root, of any; any process of the user may. Blocks.
+ * Attached buffers stay. KOPS_E_NOT_FOUND, KOPS_E_UNSUPPORTED.
+ */
+int kops_unpublish(kops *k, uint32_t uid, const char *name);
+
+/*
+ * Makes the buffer that the user `uid` has published as `name` one of this handle's, for reading only. Blocks.
+ * Free it with kops_free(). kops_data() of a SHARED buffer is memory that may only be read. The same sentence
+ * tells of names that do not exist and of those that this process may not attach.
+ *
+ * After a restart of the daemon, it is attached again as soon as it is published again. A SHARED buffer then
+ * has the content that was published last, at the same address. If its size is another, jobs that read it fail
+ * with KOPS_E_LOST: free it, and attach it again.
+ *
+ * KOPS_E_NOT_FOUND, KOPS_E_INVALID, KOPS_E_QUOTA, KOPS_E_NOMEM, KOPS_E_UNSUPPORTED (the daemon is too old).
+ */
+int kops_attach(kops *k, uint32_t uid, const char *name, kops_buffer **ret_buffer);
+
+/* The view of an attached buffer that its publisher told. Rank 0: the publisher told none, or it is not
+ * attached. */
+kops_view kops_attached_view(kops_buffer *buffer);
 
 /* ---- Jobs --------------------------------------------------------------------------------- */
 
@@ -920,10 +992,26 @@ typedef struct kops_traced_job {
 	uint64_t ended_ns;   /* when it ended, by CLOCK_MONOTONIC; 0: the daemon is too old to tell */
 } kops_traced_job;
 
+/* A published buffer that this process may attach. */
+typedef struct kops_buffer_info {
+	uint64_t number; /* in order of publishing, from 1 when the daemon started */
+	uint32_t uid;    /* of its user */
+	const char *name;
+	uint64_t bytes;
+	const char *device;  /* where it is RESIDENT; "": it is SHARED */
+	kops_op_shape shape; /* as published; rank 0: not told */
+	kops_access access;
+	uint32_t group; /* for KOPS_GROUP */
+	bool keep;
+	uint64_t age_us;   /* since it was published */
+	uint64_t attached; /* how often it is attached now; this and pid are 0 for other users' buffers */
+	uint32_t pid;      /* of the session whose end ends the name; 0: none */
+} kops_buffer_info;
+
 typedef struct kops_list kops_list;
 
 /*
- * List users by uid, and sessions and jobs by number, the largest first. Blocks for one round trip for every 32
+ * List users by uid, and sessions, jobs and published buffers by number, the largest first. Blocks for one round trip for every 32
  * items. Free *ret_list with kops_list_free().
  *
  * kops_list_jobs() lists jobs among the latest 1024 that were answered: those with a number above `after`, at
@@ -934,6 +1022,7 @@ typedef struct kops_list kops_list;
 int kops_list_users(kops *k, kops_list **ret_list);
 int kops_list_sessions(kops *k, kops_list **ret_list);
 int kops_list_jobs(kops *k, uint64_t after, size_t max, kops_list **ret_list);
+int kops_list_buffers(kops *k, kops_list **ret_list);
 void kops_list_free(kops_list *list);
 
 /* Returns the number of items. */
@@ -945,6 +1034,7 @@ size_t kops_list_count(const kops_list *list);
 const kops_user_info *kops_list_user(const kops_list *list, size_t i);
 const kops_session_info *kops_list_session(const kops_list *list, size_t i);
 const kops_traced_job *kops_list_job(const kops_list *list, size_t i);
+const kops_buffer_info *kops_list_buffer(const kops_list *list, size_t i);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -143,6 +143,14 @@ struct free_buffer {
 
 } // namespace detail
 
+/* For buffer::publish(), with its size set. */
+struct publish_options : kops_publish_options {
+	publish_options() : kops_publish_options{}
+	{
+		size = sizeof(kops_publish_options);
+	}
+};
+
 /* Bytes that jobs read and write. */
 class buffer
 {
@@ -165,6 +173,23 @@ class buffer
 	std::uint64_t size() const
 	{
 		return kops_size(get());
+	}
+	/* Lets others attach the buffer by this name; from now on no job may write it: see kops_publish(). */
+	void publish(const std::string &name, const kops_publish_options &options = publish_options())
+	{
+		detail::check(held_.get_deleter().k, kops_publish(get(), name.c_str(), &options));
+	}
+	/* "": it is not published. */
+	std::string published() const
+	{
+		const char *name = kops_published(get());
+
+		return name ? name : "";
+	}
+	/* The view of an attached buffer that its publisher told; rank 0: none. */
+	view attached_view() const
+	{
+		return kops_attached_view(get());
 	}
 	/*
 	 * Blocks until a started buffer is ready, at most for timeout_ms; negative means no limit. Returns
@@ -522,6 +547,19 @@ class client
 		detail::check(connection(), kops_import(get(), fd, bytes, flags, &made));
 		return buffer(k_, made);
 	}
+	/* Makes a buffer that the user has published one of this connection's, for reading only: see
+	 * kops_attach(). */
+	buffer attach(std::uint32_t uid, const std::string &name)
+	{
+		kops_buffer *made = nullptr;
+
+		detail::check(connection(), kops_attach(get(), uid, name.c_str(), &made));
+		return buffer(k_, made);
+	}
+	void unpublish(std::uint32_t uid, const std::string &name)
+	{
+		detail::check(connection(), kops_unpublish(get(), uid, name.c_str()));
+	}
 	/*
 	 * These do not block: see kops_alloc_start(). done(status) is called once, as in job::submit(), and may
 	 * be empty. It is not called if the buffer dies before.
@@ -631,7 +669,7 @@ class client
 		return info(made, kops_info_free);
 	}
 	using list = std::unique_ptr<kops_list, void (*)(kops_list *)>;
-	/* Items: kops_list_user(list.get(), i), kops_list_session(), kops_list_job(). */
+	/* Items: kops_list_user(list.get(), i), kops_list_session(), kops_list_job(), kops_list_buffer(). */
 	list users()
 	{
 		kops_list *made = nullptr;
@@ -652,6 +690,14 @@ class client
 		kops_list *made = nullptr;
 
 		detail::check(connection(), kops_list_jobs(get(), after, max, &made));
+		return list(made, kops_list_free);
+	}
+
+	list buffers()
+	{
+		kops_list *made = nullptr;
+
+		detail::check(connection(), kops_list_buffers(get(), &made));
 		return list(made, kops_list_free);
 	}
 

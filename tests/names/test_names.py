@@ -270,6 +270,9 @@ class Refusals(Names):
         attached, _ = bob.attach(ALICE, "w")
         self.refused("INVALID", bob.publish, attached, "w")
         self.refused("EXISTS", bob.attach, ALICE, "w", buffer=attached)
+        for size, status in ((15, "LOST"), (17, "LOST"), (16, "OK")):
+            reply = bob.wait_any(bob.start("attach", {"buffer": 70, "user": ALICE, "name": "w", "bytes": size}))
+            self.assertEqual(wire.STATUS_NAME[reply["status"]], status, reply["message"])
         self.refused("INVALID", bob.attach, ALICE, "w", buffer=0)
 
     def test_a_uid_that_may_be_several_users(self):

@@ -452,6 +452,27 @@ static void use_hanging_close(const char *path)
 	close(ends[1]);
 }
 
+/* Publishes a, attaches it and copies it from there. */
+static void use_names(kops *k, kops_buffer *a, kops_buffer *y)
+{
+	kops_buffer *attached = NULL;
+	kops_list *list = NULL;
+
+	fill(a, at_a);
+	if (!call(k, "publish", kops_publish(a, "scenario", NULL)))
+		return;
+	if (call(k, "attach", kops_attach(k, geteuid(), "scenario", &attached)) &&
+	    call(k, "copy what is attached", kops_copy(k, matrix(attached), matrix(y)))) {
+		expect("attached", kops_data(y), SIDE * SIDE, at_a);
+		expect("attached memory", kops_data(attached), SIDE * SIDE, at_a);
+	}
+	if (call(k, "buffers", kops_list_buffers(k, &list)) && kops_list_count(list) == 0)
+		complain("buffers: none");
+	kops_list_free(list);
+	kops_free(attached);
+	call(k, "unpublish", kops_unpublish(k, geteuid(), "scenario"));
+}
+
 static void ask(kops *k)
 {
 	kops_info *info = NULL;
@@ -482,6 +503,7 @@ static void use(kops *k)
 		repeat(k, a, b, y);
 		prepare_and_cancel(k, a, y);
 		use_resident(k, a, y);
+		use_names(k, a, y);
 		start_and_process(k, a);
 		inherit(a);
 	}

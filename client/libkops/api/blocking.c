@@ -55,6 +55,26 @@ int kops_import(kops *k, int fd, uint64_t bytes, unsigned flags, kops_buffer **r
 	return status < 0 ? status : finish(b, ret_buffer);
 }
 
+/* The Welcome tells whether the daemon knows Attach. */
+static int may_attach(kops *k)
+{
+	int status = client_may_wait(k);
+	if (status == 0 && k->link.state != LINK_UP)
+		status = client_ping(k, client_until_us(k));
+	if (status == 0 && !k->session.names)
+		return client_fail(k, KOPS_E_UNSUPPORTED, "%s", CLIENT_NO_NAMES);
+	return status;
+}
+
+int kops_attach(kops *k, uint32_t uid, const char *name, kops_buffer **ret_buffer)
+{
+	kops_buffer *b;
+	int status = may_attach(k);
+	if (status == 0)
+		status = client_attach_start(k, uid, name, &b);
+	return status < 0 ? status : finish(b, ret_buffer);
+}
+
 int kops_buffer_wait(kops_buffer *b, int timeout_ms)
 {
 	int status = client_may_wait(b->k);

@@ -6,6 +6,7 @@
 #include "libkops/base/base.h"
 #include "libkops/job/receipt.h"
 #include "libkops/session/await.h"
+#include "printable.h"
 
 /* ---- Items: callers see the first member; what it points to lies beside it ---- */
 
@@ -26,6 +27,11 @@ struct listed_session {
 struct traced_job {
 	kops_traced_job shown;
 	char device[CLIENT_NAME_BYTES + 1], op[CLIENT_NAME_BYTES + 1], kernel[CLIENT_NAME_BYTES + 1];
+};
+
+struct published_buffer {
+	kops_buffer_info shown;
+	char name[BUFFER_NAME_MAX + 1], device[CLIENT_NAME_BYTES + 1];
 };
 
 struct kops_list {
@@ -220,6 +226,41 @@ static void settle_job(void *item)
 	job->shown.kernel = job->kernel;
 }
 
+/* ---- Published buffers ---- */
+
+static int append_buffers(kops_list *list, const Kops__V1__Reply *reply)
+{
+	const Kops__V1__PublishedBuffers *page = reply->published_buffers;
+	list->next = page->next;
+	for (size_t i = 0; i < page->n_buffers; i++) {
+		const Kops__V1__PublishedBuffer *from = page->buffers[i];
+		struct published_buffer *to = add_item(list);
+		if (!to)
+			return KOPS_E_NOMEM;
+		to->shown =
+		    (kops_buffer_info){.number = from->number,
+		                       .uid = from->user,
+		                       .bytes = from->bytes,
+		                       .shape = client_op_shape(from->dtype, from->n_shape, from->shape),
+		                       .access = (kops_access)from->access,
+		                       .group = from->group,
+		                       .keep = from->keep,
+		                       .age_us = from->age_us,
+		                       .attached = from->attached,
+		                       .pid = from->pid};
+		copy_name(to->device, from->device);
+		snprintf(to->name, sizeof to->name, "%s", from->name);
+	}
+	return 0;
+}
+
+static void settle_buffer(void *item)
+{
+	struct published_buffer *buffer = item;
+	buffer->shown.name = buffer->name;
+	buffer->shown.device = buffer->device;
+}
+
 /* ---- Lists ---- */
 
 static const struct kind users = {KOPS__V1__REQUEST__BODY_LIST_USERS, KOPS__V1__REPLY__BODY_USERS,
@@ -228,6 +269,10 @@ static const struct kind sessions = {KOPS__V1__REQUEST__BODY_LIST_SESSIONS, KOPS
                                      sizeof(struct listed_session), append_sessions, settle_session};
 static const struct kind jobs = {KOPS__V1__REQUEST__BODY_TRACE, KOPS__V1__REPLY__BODY_TRACED_JOBS,
                                  sizeof(struct traced_job), append_jobs, settle_job};
+
+static const struct kind buffers = {KOPS__V1__REQUEST__BODY_LIST_BUFFERS,
+                                    KOPS__V1__REPLY__BODY_PUBLISHED_BUFFERS, sizeof(struct published_buffer),
+                                    append_buffers, settle_buffer};
 
 static int fetch_page(kops *k, int64_t until_us, kops_list *list)
 {
@@ -291,6 +336,11 @@ int kops_list_jobs(kops *k, uint64_t after, size_t max, kops_list **ret_list)
 	return list_new(k, &jobs, after, max, ret_list);
 }
 
+int kops_list_buffers(kops *k, kops_list **ret_list)
+{
+	return list_new(k, &buffers, 0, 0, ret_list);
+}
+
 void kops_list_free(kops_list *list)
 {
 	if (!list)
@@ -322,4 +372,9 @@ const kops_session_info *kops_list_session(const kops_list *list, size_t i)
 const kops_traced_job *kops_list_job(const kops_list *list, size_t i)
 {
 	return item_at(list, &jobs, i);
+}
+
+const kops_buffer_info *kops_list_buffer(const kops_list *list, size_t i)
+{
+	return item_at(list, &buffers, i);
 }

@@ -6,6 +6,7 @@
 
 #include "decimal.h"
 #include "libkops/base/base.h"
+#include "printable.h"
 #include "status.h"
 
 int64_t client_now_us(void)
@@ -33,6 +34,13 @@ bool client_name_is_valid(const char *text)
 		if (text[i] < 0x20 || text[i] > 0x7e)
 			return false;
 	return n <= CLIENT_NAME_BYTES;
+}
+
+int client_name_of_buffer(kops *k, const char *name)
+{
+	if (name && buffer_name_is_valid(name))
+		return 0;
+	return client_fail(k, KOPS_E_INVALID, "invalid name of a buffer; a name has " BUFFER_NAME_RULES);
 }
 
 int64_t client_timeout_us(const kops *k)

@@ -13,6 +13,9 @@ int client_fail(kops *k, int code, const char *format, ...) __attribute__((forma
  * characters. */
 bool client_name_is_valid(const char *text);
 
+/* Returns 0 if a buffer may be published under this name, else KOPS_E_INVALID. */
+int client_name_of_buffer(kops *k, const char *name);
+
 /* The handle's timeout, and when it is over for a call that begins now. */
 int64_t client_timeout_us(const kops *k);
 int64_t client_until_us(const kops *k);

@@ -36,7 +36,8 @@
 #define CLIENT_TAIL_BYTES   16      /* room for the last fields of a Submit: prepare, only_prepare */
 #define CLIENT_ONE_OPS      8       /* jobs of one-op calls that are kept for calls with the same arguments */
 
-#define CLIENT_NO_FDS "this process is out of file descriptors; close some, or raise its limit (ulimit -n)"
+#define CLIENT_NO_NAMES "this kopsd is too old for published buffers; update it"
+#define CLIENT_NO_FDS   "this process is out of file descriptors; close some, or raise its limit (ulimit -n)"
 
 /* ---- Lists ---- */
 
@@ -98,12 +99,13 @@ struct waiter {
 	char why[CLIENT_WHY_BYTES];
 };
 
-/* A Ping, Describe, Stats or a page of a list; one at a time, on the caller's stack. */
+/* A Ping, Describe, Stats, a page of a list, Publish or Unpublish; one at a time, on the caller's stack. */
 struct call {
 	struct waiter waiter;
 	Kops__V1__Request__BodyCase verb;
-	uint64_t before; /* where a page ends */
-	uint64_t id;     /* request id; 0: not sent yet */
+	uint64_t before;            /* where a page ends */
+	Kops__V1__Request *request; /* Publish and Unpublish: all but the id; else NULL */
+	uint64_t id;                /* request id; 0: not sent yet */
 };
 
 struct packet; /* wire.c: a datagram that the socket has not taken yet */
@@ -158,9 +160,11 @@ struct ring {
 
 /* buffer.c */
 struct buffers {
-	struct links list; /* kops_buffer.node */
-	unsigned requests; /* unanswered Imports and Allocs; replies may bring descriptors */
-	uint64_t last;     /* the last buffer id */
+	struct links list;  /* kops_buffer.node */
+	unsigned requests;  /* unanswered Imports, Allocs and Attaches; replies may bring descriptors */
+	unsigned publishes; /* unanswered Publishes after a reconnect */
+	bool any_detached;  /* the daemon did not attach some buffer again since it restarted */
+	uint64_t last;      /* the last buffer id */
 };
 
 /* job.c */
@@ -179,6 +183,7 @@ struct session {
 	uint64_t hello;          /* id of the unanswered Hello; 0: none */
 	int lost_status;         /* why the handle gave up, for kops_process() */
 	bool lists;              /* the daemon knows lists of users, sessions and jobs */
+	bool names;              /* and published buffers; as of the last Welcome */
 	struct waiter *greeting; /* kops_open(); else NULL */
 	struct call *call;
 	char name[CLIENT_NAME_BYTES + 1];
@@ -222,6 +227,21 @@ struct kops {
 
 /* ---- Buffers ---- */
 
+/* The published buffer that a buffer is attached to. */
+struct attaching {
+	uint32_t uid;
+	kops_dtype dtype; /* as its publisher told */
+	uint32_t rank;
+	uint64_t shape[KOPS_RANK_MAX];
+	char name[];
+};
+
+/* How a buffer is published. */
+struct publishing {
+	kops_publish_options options;
+	char name[];
+};
+
 /*
  *   ASKED ──reply──▶ READY            ASKED: the first Alloc or Import is unanswered, or still to be sent
  *     └──reply, or the link gave up──▶ FAILED
@@ -250,6 +270,9 @@ struct kops_buffer {
 	bool replaceable;      /* nobody else here has the memfd: it was lent, or is KOPS_GIVEN */
 	bool fd_is_lost;       /* the number is another file, or the memory is to be replaced */
 	void *data;
+	struct attaching *attached;         /* what it is attached to; NULL: it is this handle's own */
+	struct publishing *published;       /* how it is published; NULL: it is not */
+	uint64_t publish_request;           /* id of the unanswered Publish after a reconnect; 0: none */
 	bool is_private;                    /* data is a copy made by kops_python_keep_private() */
 	char device[CLIENT_NAME_BYTES + 1]; /* the device asked for, then where the buffer lives */
 	int status; /* why it FAILED, or why the daemon did not take it back after a restart */

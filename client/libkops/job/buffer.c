@@ -11,6 +11,8 @@
 #include "libkops/base/base.h"
 #include "libkops/base/fd.h"
 #include "libkops/job/buffer.h"
+#include "libkops/job/mapping.h"
+#include "libkops/job/published.h"
 #include "libkops/wire/link.h"
 #include "libkops/wire/wire.h"
 
@@ -33,30 +35,9 @@ static kops_buffer *buffer_new(kops *k, uint64_t bytes, unsigned flags)
 	return b;
 }
 
-/* Maps with MADV_DONTFORK: children of fork() do not get this memory, whose jobs are the parent's. */
-static void *map(const kops_buffer *b, int fd, int protection, int flags)
-{
-	void *data = mmap(NULL, b->bytes, protection, MAP_SHARED | flags, fd, 0);
-	if (data != MAP_FAILED && madvise(data, b->bytes, MADV_DONTFORK) < 0) {
-		int error = errno;
-		munmap(data, b->bytes);
-		errno = error;
-		return MAP_FAILED;
-	}
-	return data;
-}
-
-/* Does nothing in a child of fork(), where something else may lie at the address by now. */
-static void unmap(kops_buffer *b)
-{
-	if (b->data && !client_is_copy(b->k))
-		munmap(b->data, b->bytes);
-	b->data = NULL;
-}
-
 static void release_memory(kops_buffer *b)
 {
-	unmap(b);
+	client_unmap(b);
 	client_fd_close(&b->fd);
 }
 
@@ -64,6 +45,8 @@ void client_buffer_destroy(kops_buffer *b)
 {
 	release_memory(b);
 	links_remove(&b->node);
+	client_publish_forget(b);
+	free(b->attached);
 	free(b);
 }
 
@@ -122,11 +105,11 @@ static bool has_memfd(const kops_buffer *b)
 	return b->fd.number >= 0 || b->fd_is_lost;
 }
 
-/* Imports memory whose memfd is here; allocates the rest. A second request says that the content is lost. */
+/* Imports memory whose memfd is here; allocates the rest. A second Alloc says that the content is lost. */
 static int send_request(kops_buffer *b)
 {
 	b->request = client_new_id(b->k, CLIENT_BUFFER);
-	int status = has_memfd(b) ? send_import(b) : send_alloc(b);
+	int status = b->attached ? client_attach_send(b) : has_memfd(b) ? send_import(b) : send_alloc(b);
 	if (status < 0)
 		b->request = 0;
 	else
@@ -173,7 +156,7 @@ static void set_failure(kops_buffer *b, int status, const char *why)
  */
 static int map_lent(kops_buffer *b, int fd)
 {
-	void *data = map(b, fd, PROT_READ | PROT_WRITE, MAP_POPULATE);
+	void *data = client_map(b, fd, PROT_READ | PROT_WRITE, MAP_POPULATE);
 	if (data == MAP_FAILED)
 		return client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
 		                   "cannot map a buffer of %llu bytes: %s", (unsigned long long)b->bytes,
@@ -205,7 +188,7 @@ static const char *take_lent(kops_buffer *b, const Kops__V1__Lent *lent, int *fd
 	if (!b->freed && (*ret_status = map_lent(b, fds[0])) < 0)
 		return NULL;
 	if (client_fd_keep(&b->fd, fds[0]) < 0) {
-		unmap(b);
+		client_unmap(b);
 		*ret_status = client_fail(b->k, KOPS_E_SYSTEM, "fstat() of a buffer's descriptor failed: %s",
 		                          strerror(errno));
 	}
@@ -245,14 +228,24 @@ static const char *why_refused(const kops_buffer *b, const Kops__V1__Reply *repl
 	return reply->message;
 }
 
+/* Takes what came with a success. Returns a phrase, or sets *ret_status, as take_lent() does. */
+static const char *take(kops_buffer *b, const Kops__V1__Reply *reply, int *fds, unsigned n_fds, int *ret_status)
+{
+	if (b->attached && reply->body_case != KOPS__V1__REPLY__BODY_ATTACHED)
+		return "a reply to Attach without Attached";
+	if (b->attached)
+		return client_attach_take(b, reply->attached, fds, n_fds, ret_status);
+	if (reply->body_case != KOPS__V1__REPLY__BODY_LENT)
+		return "a reply to Alloc without Lent";
+	return take_lent(b, reply->lent, fds, n_fds, ret_status);
+}
+
 static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
 {
 	int status = reply->status;
 	const char *why = why_refused(b, reply);
 	if (status == 0 && !has_memfd(b)) {
-		if (reply->body_case != KOPS__V1__REPLY__BODY_LENT)
-			return "a reply to Alloc without Lent";
-		const char *phrase = take_lent(b, reply->lent, fds, n_fds, &status);
+		const char *phrase = take(b, reply, fds, n_fds, &status);
 		if (phrase)
 			return phrase;
 		why = b->k->error;
@@ -261,6 +254,24 @@ static const char *first_answer(kops_buffer *b, const Kops__V1__Reply *reply, in
 		send_drop(b); /* it was freed meanwhile, or cannot be used here */
 	end(b, status, why);
 	return NULL;
+}
+
+/* Handles the answer to an Attach after a restart. Until it succeeds, jobs fail with the status. */
+static const char *attached_again(kops_buffer *b, const Kops__V1__Reply *reply, int *fds, unsigned n_fds)
+{
+	int status = reply->status == KOPS_E_NOT_FOUND ? KOPS_E_LOST : reply->status;
+	const char *phrase = status == 0 ? take(b, reply, fds, n_fds, &status) : NULL;
+	if (status < 0 && reply->status == 0)
+		send_drop(b); /* it cannot be used here */
+	set_failure(b, status, status < 0 && reply->status == 0 ? b->k->error : reply->message);
+	b->k->buffers.any_detached |= status < 0;
+	return phrase;
+}
+
+int client_buffer_attach_missing(kops *k, kops_buffer *b)
+{
+	bool is_missing = b->attached && b->state == BUFFER_READY && b->status < 0 && !b->request && !b->freed;
+	return is_missing && client_can_send(k) ? send_request(b) : 0;
 }
 
 static kops_buffer *by_request(const kops *k, uint64_t request)
@@ -276,6 +287,7 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 	kops_buffer *b = by_request(k, reply->id);
 	if (!b)
 		return "an unexpected reply about a buffer";
+	const char *phrase = NULL;
 	b->request = 0;
 	k->buffers.requests--;
 	if (reply->status == KOPS_E_SHUTDOWN) {
@@ -285,10 +297,13 @@ const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *f
 		k->link.pause_us = 0;
 		if (b->state == BUFFER_ASKED)
 			return first_answer(b, reply, fds, n_fds);
-		set_failure(b, reply->status, why_refused(b, reply));
+		if (b->attached)
+			phrase = attached_again(b, reply, fds, n_fds);
+		else
+			set_failure(b, reply->status, why_refused(b, reply));
 	}
 	client_buffer_settle(b);
-	return NULL;
+	return phrase;
 }
 
 /* ---- When the connection changes ---- */
@@ -302,13 +317,14 @@ void client_buffer_forget_requests(kops *k, bool died)
 {
 	struct links *at = k->buffers.list.next;
 	k->buffers.requests = 0;
+	k->buffers.publishes = 0;
 	while (at != &k->buffers.list) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		at = at->next;
 		if (died && is_awaited(b) && b->request)
 			b->deaths++; /* a buffer that is given again comes with a job or call, which counts
 			                itself */
-		b->request = 0;
+		b->request = b->publish_request = 0;
 		client_buffer_settle(b);
 	}
 }
@@ -327,18 +343,6 @@ static int new_memfd(const void *content, uint64_t bytes, struct descriptor *ret
 	return rc < 0 ? rc : fcntl(ret->number, F_ADD_SEALS, SEALS);
 }
 
-/* Maps the memfd over the buffer's memory. All that may fail comes before the old mapping goes. */
-static int replace_mapping(kops_buffer *b, int fd)
-{
-	void *data = map(b, fd, PROT_READ | PROT_WRITE, 0);
-	if (data == MAP_FAILED)
-		return -1;
-	if (mremap(data, b->bytes, b->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, b->data) != MAP_FAILED)
-		return 0;
-	munmap(data, b->bytes);
-	return -1;
-}
-
 /*
  * Moves memory whose memfd was closed to a new memfd, with the same content at the same address: the daemon can
  * be given only a memfd.
@@ -346,7 +350,8 @@ static int replace_mapping(kops_buffer *b, int fd)
 static int renew(kops_buffer *b)
 {
 	struct descriptor fd = {.number = -1};
-	if (new_memfd(b->data, b->bytes, &fd) < 0 || replace_mapping(b, fd.number) < 0) {
+	if (new_memfd(b->data, b->bytes, &fd) < 0 ||
+	    client_map_over(b, fd.number, PROT_READ | PROT_WRITE) < 0) {
 		int error = errno;
 		client_fd_close(&fd);
 		return client_fail(
@@ -387,11 +392,14 @@ void client_buffer_distrust(kops *k)
 
 int client_buffer_restore(kops *k)
 {
+	k->buffers.any_detached = false;
 	for (struct links *at = k->buffers.list.next; at != &k->buffers.list; at = at->next) {
 		kops_buffer *b = LINKS_ENTRY(at, kops_buffer, node);
 		bool needed = b->state != BUFFER_FAILED && (!b->freed || b->operands_out > 0);
 		b->status = b->state == BUFFER_FAILED ? b->status : 0;
 		int status = needed ? send_again(b) : 0;
+		if (status == 0 && needed && !b->freed)
+			status = client_publish_again(b);
 		if (status < 0)
 			return status;
 	}
@@ -482,6 +490,23 @@ int kops_alloc_start(kops *k, uint64_t bytes, unsigned flags, const char *device
 	return start(b, done, user, ret_buffer);
 }
 
+int client_attach_start(kops *k, uint32_t uid, const char *name, kops_buffer **ret_buffer)
+{
+	int status = client_name_of_buffer(k, name);
+	if (status < 0)
+		return status;
+	struct attaching *attached = calloc(1, sizeof *attached + strlen(name) + 1);
+	kops_buffer *b = attached ? buffer_new(k, 0, KOPS_READ_ONLY) : NULL;
+	if (!b) {
+		free(attached);
+		return client_fail(k, KOPS_E_NOMEM, "out of memory for a buffer");
+	}
+	attached->uid = uid;
+	strcpy(attached->name, name);
+	b->attached = attached;
+	return start(b, NULL, NULL, ret_buffer);
+}
+
 static int check_memfd(kops *k, int fd, uint64_t bytes)
 {
 	struct stat st;
@@ -505,9 +530,9 @@ static int check_memfd(kops *k, int fd, uint64_t bytes)
 /* Maps the memory writable if the memfd allows it. */
 static int map_import(kops_buffer *b)
 {
-	void *data = map(b, b->fd.number, PROT_READ | PROT_WRITE, 0);
+	void *data = client_map(b, b->fd.number, PROT_READ | PROT_WRITE, 0);
 	if (data == MAP_FAILED && (errno == EACCES || errno == EPERM))
-		data = map(b, b->fd.number, PROT_READ, 0);
+		data = client_map(b, b->fd.number, PROT_READ, 0);
 	if (data == MAP_FAILED)
 		return client_fail(b->k, errno == ENOMEM ? KOPS_E_NOMEM : KOPS_E_SYSTEM,
 		                   "cannot map %llu bytes of memfd %d: %s", (unsigned long long)b->bytes,
@@ -559,7 +584,7 @@ void kops_free(kops_buffer *b)
 	if (!b || b->freed || client_is_copy(b->k))
 		return;
 	b->k->link.sock_is_known = false;
-	unmap(b);
+	client_unmap(b);
 	b->freed = true;
 	client_waiter_end(b->waiter, KOPS_E_CANCELLED, "the buffer was freed by a callback", NULL);
 	client_waiter_end(b->idle, KOPS_E_CANCELLED, "the buffer was freed by a callback", NULL);

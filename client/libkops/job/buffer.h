@@ -10,6 +10,13 @@
  */
 const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds);
 
+/* Starts to attach a published buffer. The daemon knows Attach. KOPS_E_INVALID, _NOMEM, _SYSTEM.
+ */
+int client_attach_start(kops *k, uint32_t uid, const char *name, kops_buffer **ret_buffer);
+
+/* Asks for b again if it is attached and the daemon has not had it since a restart. */
+int client_buffer_attach_missing(kops *k, kops_buffer *b);
+
 /* Marks all buffers as not asked for on any connection (died: the daemon's death ended the last one). */
 void client_buffer_forget_requests(kops *k, bool died);
 

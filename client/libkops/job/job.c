@@ -311,7 +311,9 @@ int kops_submit(kops_job *job, kops_callback *done, void *user)
 		return status;
 	begin(job, done, user);
 	client_link_want(k);
-	if (client_can_send(k))
+	for (size_t i = 0; k->buffers.any_detached && status == 0 && i < job->n_operands; i++)
+		status = client_buffer_attach_missing(k, job->operands[i].view.buffer);
+	if (status == 0 && client_can_send(k))
 		status = client_job_send(job);
 	if (status < 0)
 		return status;

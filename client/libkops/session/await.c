@@ -223,6 +223,7 @@ int client_ping(kops *k, int64_t until_us)
 	struct call call; /* not initialized, since that would also write the text of its waiter */
 	call.verb = KOPS__V1__REQUEST__BODY_PING;
 	call.before = 0;
+	call.request = NULL;
 	return client_ask(k, &call, until_us);
 }
 

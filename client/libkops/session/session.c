@@ -11,6 +11,7 @@
 #include "libkops/base/fd.h"
 #include "libkops/job/buffer.h"
 #include "libkops/job/job.h"
+#include "libkops/job/published.h"
 #include "libkops/session/session.h"
 #include "libkops/wire/link.h"
 #include "libkops/wire/ring.h"
@@ -20,22 +21,41 @@
 
 /* ---- Calls ---- */
 
+/* Returns why a daemon may not know the verb; NULL: each does. *ret_known: this one knows it. */
+static const char *lacks(const kops *k, Kops__V1__Request__BodyCase verb, bool *ret_known)
+{
+	switch (verb) {
+	case KOPS__V1__REQUEST__BODY_LIST_USERS:
+	case KOPS__V1__REQUEST__BODY_LIST_SESSIONS:
+	case KOPS__V1__REQUEST__BODY_TRACE:
+		*ret_known = k->session.lists;
+		return "this kopsd is too old to list users, sessions and jobs; update it";
+	case KOPS__V1__REQUEST__BODY_PUBLISH:
+	case KOPS__V1__REQUEST__BODY_UNPUBLISH:
+	case KOPS__V1__REQUEST__BODY_LIST_BUFFERS:
+		*ret_known = k->session.names;
+		return CLIENT_NO_NAMES;
+	default:
+		return NULL;
+	}
+}
+
 /*
- * Returns true if the call must not be sent now, or at all. An older daemon would end a session that asks for a
- * list, so such a call waits for the Welcome.
+ * Returns true if the call must not be sent now, or at all. An older daemon would end a session that sends what
+ * it does not know, so such a call waits for the Welcome.
  */
 static bool hold_back(kops *k, struct call *call)
 {
-	if (call->verb != KOPS__V1__REQUEST__BODY_LIST_USERS &&
-	    call->verb != KOPS__V1__REQUEST__BODY_LIST_SESSIONS && call->verb != KOPS__V1__REQUEST__BODY_TRACE)
+	bool known;
+	const char *why = lacks(k, call->verb, &known);
+	if (!why)
 		return false;
-	if (k->link.state == LINK_UP && !k->session.lists)
-		client_waiter_end(&call->waiter, KOPS_E_UNSUPPORTED,
-		                  "this kopsd is too old to list users, sessions and jobs; update it", NULL);
-	return k->link.state != LINK_UP || !k->session.lists;
+	if (k->link.state == LINK_UP && !known)
+		client_waiter_end(&call->waiter, KOPS_E_UNSUPPORTED, why, NULL);
+	return k->link.state != LINK_UP || !known;
 }
 
-/* Packs the call by hand: no verb has more than one field, and Ping, Describe and Stats have none. */
+/* Packs most calls by hand: these verbs have at most one field, and Ping, Describe and Stats have none. */
 int client_call_send(kops *k)
 {
 	uint8_t data[48], body[16];
@@ -43,6 +63,10 @@ int client_call_send(kops *k)
 	if (!k->session.call || k->session.call->waiter.done || hold_back(k, k->session.call))
 		return 0;
 	k->session.call->id = client_new_id(k, CLIENT_CALL);
+	if (k->session.call->request) {
+		k->session.call->request->id = k->session.call->id;
+		return client_send_request(k, k->session.call->request, NULL);
+	}
 	if (k->session.call->before) {
 		body[body_len++] = MESSAGE_TAG(1, PROTOBUF_C_WIRE_TYPE_VARINT);
 		body_len += message_put_varint(body + body_len, k->session.call->before);
@@ -217,6 +241,7 @@ static void welcomed(kops *k, const Kops__V1__Reply *reply)
 	k->jobs.instances = reply->welcome->instances;
 	k->jobs.prepares = reply->welcome->prepares;
 	k->session.lists = reply->welcome->lists;
+	k->session.names = reply->welcome->names;
 	k->ring.limit =
 	    reply->welcome->ring_entries < RING_ENTRIES_MAX ? reply->welcome->ring_entries : RING_ENTRIES_MAX;
 	client_waiter_end(k->session.greeting, 0, NULL, reply);
@@ -291,6 +316,8 @@ static const char *dispatch(kops *k, const Kops__V1__Reply *reply, int *fds, uns
 		call_answered(k, reply);
 		return NULL;
 	default:
+		if (client_publish_answered(k, reply))
+			return NULL;
 		return reply->id == k->ring.request && !k->ring.memory
 		           ? client_ring_answered(k, reply, fds, n_fds)
 		           : NULL;

@@ -1,4 +1,5 @@
 /* verb/attach.c: Attach: makes a published buffer one of the session's. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -73,6 +74,13 @@ int verb_attach(struct request *r)
 		rc = find_for(r, &published);
 	if (rc < 0)
 		return rc;
+	if (attach->bytes && attach->bytes != published->buffer->memory.bytes) {
+		snprintf(r->why, sizeof r->why,
+		         "\"%.100s\" was published again with %" PRIu64 " bytes instead of %" PRIu64
+		         "; drop the buffer, and attach it again",
+		         attach->name, published->buffer->memory.bytes, attach->bytes);
+		return KOPS_E_LOST;
+	}
 	buffer = buffer_attach(published->buffer, session->account);
 	if (!buffer)
 		return KOPS_E_NOMEM;

@@ -295,6 +295,17 @@ static void a_child_reads_what_its_parent_has(client &k)
 
 static void lists_show_this_client(client &k)
 {
+	kopsxx::publish_options shared;
+	auto published = k.alloc(64);
+
+	shared.access = KOPS_EVERYBODY;
+	published.publish("cpp/buffer", shared);
+	auto attached = k.attach(geteuid(), "cpp/buffer");
+	EXPECT(published.published() == "cpp/buffer" && attached.size() == 64 &&
+	       attached.attached_view().rank == 0);
+	EXPECT(kops_list_count(k.buffers().get()) == 1);
+	k.unpublish(geteuid(), "cpp/buffer");
+	EXPECT(published.published().empty());
 	auto trace = k.trace(0, 1);
 	auto users = k.users(), sessions = k.sessions();
 	const kops_traced_job *last = kops_list_job(trace.get(), 0);

@@ -60,7 +60,7 @@ SCHEMA = {
     "Drop": {"buffer": (1, "u")},
     "Publish": {"buffer": (1, "u"), "name": (2, "t"), "access": (3, "u"), "group": (4, "u"), "keep": (5, "u"),
                 "dtype": (6, "u"), "shape": (7, "*u")},
-    "Attach": {"buffer": (1, "u"), "user": (2, "u"), "name": (3, "t")},
+    "Attach": {"buffer": (1, "u"), "user": (2, "u"), "name": (3, "t"), "bytes": (4, "u")},
     "Attached": {"bytes": (1, "u"), "kind": (2, "u"), "device": (3, "t"), "dtype": (4, "u"), "shape": (5, "*u")},
     "Unpublish": {"user": (1, "u"), "name": (2, "t")},
     "PublishedBuffer": {"number": (1, "u"), "user": (2, "u"), "name": (3, "t"), "bytes": (4, "u"), "kind": (5, "u"),

@@ -48,8 +48,8 @@ struct fake {
 	struct message_arena arena;
 	/* For scripts to store things. */
 	int memfd;
-	bool prepares, lists, is_old; /* must be set before it greets */
-	uint32_t ring_entries;        /* likewise */
+	bool prepares, lists, names, is_old; /* must be set before it greets */
+	uint32_t ring_entries;               /* likewise */
 	uint64_t ids[16];
 	unsigned count; /* or, for fake_wait(), the step reached */
 	uint8_t saved[MESSAGE_BYTES_MAX];
@@ -249,6 +249,7 @@ static inline void fake_welcome(struct fake *f, uint64_t id, uint32_t version)
 	welcome.prepares = f->prepares;
 	welcome.instances = !f->is_old;
 	welcome.lists = f->lists;
+	welcome.names = f->names;
 	welcome.ring_entries = f->ring_entries;
 	reply.id = id;
 	reply.body_case = KOPS__V1__REPLY__BODY_WELCOME;
