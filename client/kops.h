@@ -463,13 +463,14 @@ typedef struct kops_publish_options {
  *     Do not store to a SHARED buffer either.
  *   - The name ends with this handle's session, by kops_unpublish(), or with `keep` only by that. The memory
  *     stays, and counts as this user's, until the buffer is freed, its name has ended and nobody has it
- *     attached. So it may be freed at once.
+ *     attached. So it may be freed at once; but after a restart only buffers that are not freed are published
+ *     again.
  *   - A buffer has one name at a time.
  *
  * KOPS_E_INVALID (the name or options, or an attached buffer), KOPS_E_EXISTS (the user has published another
  * buffer by this name), KOPS_E_STATE (the buffer is published already), KOPS_E_BUSY (a job that writes it is
- * running), KOPS_E_LOST, KOPS_E_RANGE (dtype and shape do not fit), KOPS_E_FD (imported memory that others could
- * write), KOPS_E_QUOTA, KOPS_E_UNSUPPORTED (the daemon is too old).
+ * running), KOPS_E_LOST, KOPS_E_RANGE (dtype and shape do not fit), KOPS_E_FD (imported memory that others
+ * could write), KOPS_E_QUOTA, KOPS_E_UNSUPPORTED (the daemon is too old).
  */
 int kops_publish(kops_buffer *buffer, const char *name, const kops_publish_options *options);
 
@@ -1011,8 +1012,8 @@ typedef struct kops_buffer_info {
 typedef struct kops_list kops_list;
 
 /*
- * List users by uid, and sessions, jobs and published buffers by number, the largest first. Blocks for one round trip for every 32
- * items. Free *ret_list with kops_list_free().
+ * List users by uid, and sessions, jobs and published buffers by number, the largest first. Blocks for one
+ * round trip for every 32 items. Free *ret_list with kops_list_free().
  *
  * kops_list_jobs() lists jobs among the latest 1024 that were answered: those with a number above `after`, at
  * most `max` of them (0: all). To follow the jobs, pass the first number of the list before.

@@ -65,7 +65,10 @@ struct flags {
 	uint32_t timeout_ms;      /* 0: libkops' default */
 	uint32_t interval_ms;
 	unsigned sort; /* enum top_sort */
-	/* trace */
+	/* load */
+	const char *name, *group;
+	bool everybody, keep;
+	/* trace; unload has user, too */
 	const char *user, *of_op, *perfetto;
 	struct opt_real longer_than;
 	/* kops-bench */

@@ -127,7 +127,7 @@ static struct account *account_new(struct accounts *all, uid_t uid, struct accou
 }
 
 /* The uid's account, or NULL and the account after which it would be. */
-static struct account *find(const struct accounts *all, uid_t uid, struct account **ret_before)
+static struct account *find_account(const struct accounts *all, uid_t uid, struct account **ret_before)
 {
 	struct account *a;
 
@@ -144,12 +144,12 @@ struct account *accounts_find(const struct accounts *all, uid_t uid)
 {
 	struct account *before;
 
-	return find(all, uid, &before);
+	return find_account(all, uid, &before);
 }
 
 struct account *accounts_get(struct accounts *all, uid_t uid)
 {
-	struct account *before, *a = find(all, uid, &before);
+	struct account *before, *a = find_account(all, uid, &before);
 
 	if (!a)
 		a = account_new(all, uid, before);

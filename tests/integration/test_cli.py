@@ -788,7 +788,7 @@ class Verbs(CliTest):
 
     def test_help(self):
         verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "run", "random", "ping", "devices", "ops", "stats",
-                 "sessions", "trace", "tune", "version")
+                 "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
             self.assertIn(verb, text)

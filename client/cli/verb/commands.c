@@ -4,9 +4,10 @@
 #include "program.h"
 #include "verb/op.h"
 
-static const struct command *const others[] = {&command_run,   &command_random, &command_devices,  &command_ops,
-                                               &command_ping,  &command_stats,  &command_sessions, &command_top,
-                                               &command_trace, &command_tune,   &command_version};
+static const struct command *const others[] = {
+    &command_run,     &command_random,   &command_devices, &command_ops,    &command_ping,
+    &command_stats,   &command_sessions, &command_top,     &command_trace,  &command_load,
+    &command_buffers, &command_unload,   &command_tune,    &command_version};
 #define N_OTHERS (sizeof(others) / sizeof(others[0]))
 
 const struct program *commands_program(void)

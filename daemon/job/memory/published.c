@@ -27,13 +27,13 @@ static unsigned place_of(const struct user_published *names, const char *name)
 	return lo;
 }
 
-static bool is_at(const struct user_published *names, unsigned place, const char *name)
+static bool is_named(const struct user_published *names, unsigned place, const char *name)
 {
 	return place < names->n && strcmp(names->by_name[place]->name, name) == 0;
 }
 
 /* Makes room for another. False: out of memory. */
-static bool grow(struct user_published *names)
+static bool make_room_for_name(struct user_published *names)
 {
 	unsigned capacity = names->capacity ? 2 * names->capacity : 16;
 	struct published **larger;
@@ -56,7 +56,7 @@ static void insert(struct user_published *names, unsigned place, struct publishe
 	names->n++;
 }
 
-static void take_out(struct user_published *names, unsigned place)
+static void forget_name(struct user_published *names, unsigned place)
 {
 	names->n--;
 	memmove(names->by_name + place, names->by_name + place + 1,
@@ -71,7 +71,7 @@ struct published *published_find(const struct account *account, const char *name
 {
 	unsigned place = account ? place_of(&account->published, name) : 0;
 
-	return account && is_at(&account->published, place, name) ? account->published.by_name[place] : NULL;
+	return account && is_named(&account->published, place, name) ? account->published.by_name[place] : NULL;
 }
 
 /* ---- What may be published ---- */
@@ -118,7 +118,7 @@ static int check_state(const struct buffer *b, char why[WHY_BYTES])
 	return KOPS_E_BUSY;
 }
 
-static int check(const struct buffer *b, const struct publishing *how, char why[WHY_BYTES])
+static int check_publishing(const struct buffer *b, const struct publishing *how, char why[WHY_BYTES])
 {
 	const struct account *a = b->account;
 	int rc = 0;
@@ -160,7 +160,7 @@ static int check(const struct buffer *b, const struct publishing *how, char why[
 
 /* ---- In and out ---- */
 
-static struct published *make(struct buffer *b, const struct publishing *how)
+static struct published *make_published(struct buffer *b, const struct publishing *how)
 {
 	size_t bytes = strlen(how->name) + 1;
 	struct published *p = calloc(1, sizeof *p + bytes);
@@ -182,13 +182,13 @@ int published_add(struct buffer *b, const struct publishing *how, struct publish
 	struct published_all *all = &b->engine->published;
 	struct user_published *names = &b->account->published;
 	struct published *p;
-	int rc = check(b, how, why);
+	int rc = check_publishing(b, how, why);
 
 	if (rc == 0 && !b->device)
 		rc = buffer_guard(b, why);
 	if (rc < 0)
 		return rc;
-	p = grow(names) ? make(b, how) : NULL;
+	p = make_room_for_name(names) ? make_published(b, how) : NULL;
 	if (!p) {
 		snprintf(why, WHY_BYTES, "kopsd is out of memory");
 		return KOPS_E_NOMEM;
@@ -208,7 +208,7 @@ void published_remove(struct published *p)
 	struct user_published *names = &b->account->published;
 
 	PRE(published_find(b->account, p->name) == p);
-	take_out(names, place_of(names, p->name));
+	forget_name(names, place_of(names, p->name));
 	list_walks_pass(&b->engine->published.walks, &p->link);
 	list_remove(&p->link);
 	if (list_has(&p->owned))
