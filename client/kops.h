@@ -172,7 +172,7 @@
  *   - In a child, calls on the parent's handle return KOPS_E_STATE, and calls that return no code do nothing.
  *     The parent's connection, jobs and buffers are not disturbed.
  *   - SHARED buffers are not mapped in a child: kops_data() is NULL, and an address from before fork()
- *     faults, unless the child calls kops_inherit().
+ *     faults, unless the child calls kops_inherit(). Attached ones stay mapped, as they were at fork().
  *   - kops_close() in a child closes the descriptors of its copy and frees its memory. It does not close
  *     numbers that are other files by now. Until kops_close() or exec(), the child keeps the session alive if
  *     the parent dies without kops_close().
@@ -382,6 +382,9 @@ void kops_free(kops_buffer *buffer);
  */
 void *kops_data(const kops_buffer *buffer);
 uint64_t kops_size(const kops_buffer *buffer);
+
+/* Returns the device of a RESIDENT buffer: "gpu0"; "" for SHARED memory, and before kopsd has told it. */
+const char *kops_buffer_device(const kops_buffer *buffer);
 
 /*
  * In a child of fork(): maps a SHARED buffer of the parent at its address in the parent, so that pointers from

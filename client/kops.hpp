@@ -186,6 +186,11 @@ class buffer
 
 		return name ? name : "";
 	}
+	/* "gpu0"; "" for SHARED memory. */
+	const char *device() const
+	{
+		return kops_buffer_device(get());
+	}
 	/* The view of an attached buffer that its publisher told; rank 0: none. */
 	view attached_view() const
 	{

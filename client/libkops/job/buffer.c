@@ -604,6 +604,11 @@ uint64_t kops_size(const kops_buffer *b)
 	return b->bytes;
 }
 
+const char *kops_buffer_device(const kops_buffer *b)
+{
+	return b->device;
+}
+
 /* Returns NULL with errno if the memory cannot be at its address. */
 static void *map_private(const kops_buffer *b, int protection)
 {

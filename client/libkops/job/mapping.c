@@ -7,7 +7,7 @@
 void *client_map(const kops_buffer *b, int fd, int protection, int flags)
 {
 	void *data = mmap(NULL, b->bytes, protection, MAP_SHARED | flags, fd, 0);
-	if (data != MAP_FAILED && madvise(data, b->bytes, MADV_DONTFORK) < 0) {
+	if (data != MAP_FAILED && !b->attached && madvise(data, b->bytes, MADV_DONTFORK) < 0) {
 		int error = errno;
 		munmap(data, b->bytes);
 		errno = error;

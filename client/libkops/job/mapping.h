@@ -4,8 +4,10 @@
 
 #include "libkops/base/state.h"
 
-/* Maps with MADV_DONTFORK: children of fork() do not get this memory, whose jobs are the parent's. MAP_FAILED
- * with errno. */
+/*
+ * Maps with MADV_DONTFORK: children of fork() do not get this memory, whose jobs are the parent's. They keep
+ * that of attached buffers, which nobody writes. MAP_FAILED with errno.
+ */
 void *client_map(const kops_buffer *b, int fd, int protection, int flags);
 
 /* Maps fd as the buffer's memory; over the present memory, if there is any. -1 with errno, and nothing changed.

@@ -22,15 +22,15 @@ from ._job import Job
 from ._memory import Memory
 from ._ops import Operand
 from ._receipt import OpReceipt, Receipt
-from ._usage import RunningJob, SessionInfo, TracedJob, Usage, User
+from ._usage import PublishedBuffer, RunningJob, SessionInfo, TracedJob, Usage, User
 from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, DeadlineError, DtypeError, Error,
                      InterruptedJobError, LostError, OutOfMemoryError, QuotaError, ShapeError, StateError, TimedOutError)
 
 __all__ = [
     "connect", "default_client", "empty", "zeros", "asarray", "device_array", "memory", "owns", "matmul", "gemm",
-    "job", "receipt", "ping", "info", "users", "sessions", "trace",
+    "publish", "attach", "unpublish", "buffers", "job", "receipt", "ping", "info", "users", "sessions", "trace",
     "Client", "Job", "DeviceArray", "Receipt", "OpReceipt", "Info", "Device", "User", "SessionInfo", "TracedJob", "Usage",
-    "RunningJob", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError", "DtypeError",
+    "RunningJob", "PublishedBuffer", "Error", "ArgumentError", "BusyError", "CancelledError", "ConnectError", "DeadlineError", "DtypeError",
     "InterruptedJobError", "LostError", "OutOfMemoryError", "QuotaError", "ShapeError", "StateError", "TimedOutError",
 ]
 
@@ -117,6 +117,27 @@ def memory() -> Memory:
 def owns(x: object) -> bool:
     """Whether ops use x where it is, without a copy."""
     return default_client().owns(x)
+
+
+def publish(x: Operand, name: str, *, device: str | None = None, everybody: bool = False, group: int | str | None = None,
+            keep: bool = False) -> Array:
+    """Lets other processes attach the array by this name; see Client.publish()."""
+    return default_client().publish(x, name, device=device, everybody=everybody, group=group, keep=keep)
+
+
+def attach(name: str, user: int | str | None = None) -> Array:
+    """The array that a user, by default this one, has published; see Client.attach()."""
+    return default_client().attach(name, user)
+
+
+def unpublish(name: str, user: int | str | None = None) -> None:
+    """Ends a name; see Client.unpublish()."""
+    default_client().unpublish(name, user)
+
+
+def buffers() -> list[PublishedBuffer]:
+    """What this user may attach; see Client.buffers()."""
+    return default_client().buffers()
 
 
 def matmul(a: Operand, b: Operand, out: Array | None = None, *, bias: Operand | None = None, activation: str = "none",

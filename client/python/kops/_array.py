@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from . import _library
 from ._copy import copy_array
 from ._pool import Slab
-from ._session import Block, Resident, Session, owner_of
+from ._session import Block, Published, Resident, Session, owner_of
 from .errors import error
 
 if TYPE_CHECKING:
@@ -199,9 +199,9 @@ def _bytes_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return max(n, 1)
 
 
-def _on_block(block: Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray:
+def _on_block(block: Block | Published, shape: tuple[int, ...], dtype: np.dtype[Any], read_only: bool = False) -> NDArray:
     is_builtin = dtype.kind in "fic"
-    block.__array_interface__ = {"data": (block.address, False), "shape": shape, "version": 3,
+    block.__array_interface__ = {"data": (block.address, read_only), "shape": shape, "version": 3,
                                  "typestr": dtype.str if is_builtin else f"<u{dtype.itemsize}"}
     x = np.asarray(block)
     return x if is_builtin else x.view(dtype)
@@ -347,6 +347,68 @@ def device_array(client: Client, session: Session, shape: tuple[int, ...], dtype
     resident = session.resident(nbytes, device)
     place = resident.place if 0 not in shape else resident.place[:0]
     return DeviceArray(client, resident, place.view(dtype).reshape(shape), device)
+
+
+# ---- Published arrays
+
+
+def _dtype_told(view: _library.View) -> np.dtype[Any]:
+    if view.rank == 0:
+        raise error("DTYPE", "this buffer was published without a type and shape, so it cannot be an array")
+    return as_dtype(_NAMES[_library.DTYPES[view.dtype]])
+
+
+def _fill_options(options: _library.PublishOptions, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    if not 0 < len(shape) <= _library.RANK_MAX:
+        raise error("SHAPE", f"an array of {len(shape)} axes cannot be published, but one of 1 to {_library.RANK_MAX}")
+    options.dtype, options.rank = dtype_code(dtype), len(shape)
+    options.shape[:len(shape)] = shape
+
+
+def _is_whole(x: DeviceArray) -> bool:
+    """Whether it is all of its buffer, in order."""
+    slab = x._resident.slab
+    return bool(x._place.flags.c_contiguous) and layout(x._place)[0] == slab.address and x.nbytes == slab.nbytes
+
+
+def _publish_on_device(client: Client, session: Session, x: NDArray | DeviceArray, name: bytes,
+                       options: _library.PublishOptions, device: str | None) -> DeviceArray:
+    _fill_options(options, native(x.dtype), x.shape)
+    if isinstance(x, DeviceArray) and x._client is client and device is None and _is_whole(x):
+        array = x
+    else:
+        if isinstance(x, DeviceArray):
+            device = device or x.device
+        array = device_array(client, session, x.shape, native(x.dtype), device)
+        client.copy(x, out=array)
+    session.publish(array._resident, name, options)
+    return array
+
+
+def publish(client: Client, session: Session, x: Any, name: bytes, options: _library.PublishOptions,
+            device: str | None) -> Array:
+    """x itself if it is all of a buffer on its device; else a copy in a buffer of its own."""
+    if isinstance(x, DeviceArray):
+        return _publish_on_device(client, session, x, name, options, device)
+    source = elements(x)
+    if device is not None:
+        return _publish_on_device(client, session, source, name, options, device)
+    dtype = native(source.dtype)
+    _fill_options(options, dtype, source.shape)
+    block = session.own_shared(_bytes_of(source.shape, dtype))
+    copy_array(_on_block(block, source.shape, dtype), source)
+    session.publish(block, name, options)
+    return _on_block(block, source.shape, dtype, read_only=True)
+
+
+def attach(client: Client, session: Session, uid: int, name: bytes) -> Array:
+    resident, view = session.attach(uid, name)
+    dtype, shape = _dtype_told(view), tuple(view.shape[:view.rank])
+    if isinstance(resident, Published):
+        return _on_block(resident, shape, dtype, read_only=True)
+    nbytes = _bytes_of(shape, dtype) if 0 not in shape else 0
+    return DeviceArray(client, resident, resident.place[:nbytes].view(dtype).reshape(shape),
+                       _library.text(_library.lib.kops_buffer_device(resident.slab.buffer)))
 
 
 Array = Union[NDArray, DeviceArray]

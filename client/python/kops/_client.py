@@ -12,13 +12,14 @@ from . import _array, _library, _ops, _receipt, _seen, _usage
 from ._array import Array, DeviceArray, Layout, NDArray, Shape, layout
 from ._desk import Desk
 from ._job import Job, add_ops
-from ._library import lib, text
+from ._library import gid_of, lib, text, uid_of
 from ._memory import Memory
 from ._ops import Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
 from ._session import NativeJob, Session
-from ._usage import SessionInfo, TracedJob, User
+from ._usage import PublishedBuffer, SessionInfo, TracedJob, User
+from .errors import error
 
 CALLS_MAX = 256     # that are kept for being repeated
 OPS_MAX = 32        # of one call in one job; the message of a job has 16 KiB
@@ -158,6 +159,44 @@ class Client:
         """with client.memory(): arrays that NumPy makes in the block, in this thread, are in shared memory, results and
         temporaries included. Each then takes some microseconds more to make."""
         return Memory(self._session)
+
+    # Published arrays
+
+    def publish(self, x: Operand, name: str, *, device: str | None = None, everybody: bool = False,
+                group: int | str | None = None, keep: bool = False) -> Array:
+        """Lets other processes attach the array by this name, and this process's user. Returns the published array: x if
+        that is all of a device array, else a copy in memory of its own, on the device if one is given.
+
+        Nobody can write it any more, and no op may, until unpublish(). The name ends with the client; keep: only by
+        unpublish(). After a restart of kopsd arrays in shared memory are published again for as long as they are there.
+        Those of devices are lost: publish them again.
+
+        everybody: everybody may attach it
+        group: members of this group may, by its name or gid; else this user's processes may
+        """
+        options = _library.PublishOptions(ctypes.sizeof(_library.PublishOptions), keep=keep)
+        if everybody and group is not None:
+            raise error("INVALID", "everybody and group exclude each other")
+        if everybody:
+            options.access = _library.EVERYBODY
+        elif group is not None:
+            options.access = _library.GROUP
+            options.group = gid_of(group)
+        return _array.publish(self, self._session, x, _name(name), options, device)
+
+    def attach(self, name: str, user: int | str | None = None) -> Array:
+        """The array that a user, by default this one, has published by this name: a NumPy array that can be read only, or
+        a DeviceArray. It stays, also when its publisher goes. Ops that use it after a restart of kopsd raise LostError
+        until it is published again."""
+        return _array.attach(self, self._session, uid_of(user), _name(name))
+
+    def unpublish(self, name: str, user: int | str | None = None) -> None:
+        """Ends a name of this user, or for root of another. Who has the array attached keeps it."""
+        self._session.unpublish(uid_of(user), _name(name))
+
+    def buffers(self) -> list[PublishedBuffer]:
+        """What this user may attach, the newest first."""
+        return _usage.read(self._session, lib.kops_list_buffers, lib.kops_list_buffer)
 
     # Ops
 
@@ -415,6 +454,10 @@ class Client:
     def __reduce__(self) -> Any:
         raise TypeError("a kops.Client cannot be pickled: its connection belongs to this process; call kops.connect() in "
                         "the other one")
+
+
+def _name(name: str) -> bytes:
+    return _library.without_nul(name.encode(), "name")
 
 
 def _device(from_: Any) -> Device:

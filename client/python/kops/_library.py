@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 DTYPE, TIMEOUT = -5, -33
 SHARED, RESIDENT, GIVEN = 0, 1, 4
+GROUP, EVERYBODY = 1, 2
 RANK_MAX = 4
 NAME_MAX = 64  # bytes, of names of clients, devices and kernels
 UINT32_MAX, UINT64_MAX = (1 << 32) - 1, (1 << 64) - 1
@@ -112,6 +113,17 @@ class TracedJob(ctypes.Structure):
                 ("graph", c_bool), ("ring", c_bool), ("shape", OpShape), ("ended_ns", c_uint64)]
 
 
+class PublishOptions(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("access", c_int), ("group", c_uint32), ("keep", c_bool), ("reserved", c_uint8 * 3),
+                ("dtype", c_int), ("rank", c_uint32), ("shape", c_uint64 * _VIEW_AXES)]
+
+
+class BufferInfo(ctypes.Structure):
+    _fields_ = [("number", c_uint64), ("uid", c_uint32), ("name", c_char_p), ("bytes", c_uint64), ("device", c_char_p),
+                ("shape", OpShape), ("access", c_int), ("group", c_uint32), ("keep", c_bool), ("age_us", c_uint64),
+                ("attached", c_uint64), ("pid", c_uint32)]
+
+
 class Held(ctypes.Structure):
     _fields_ = [("place", c_void_p), ("content", c_char_p), ("bytes", c_size_t)]
 
@@ -147,6 +159,10 @@ _WITHOUT_GIL: _Table = {
     "kops_list_users": (c_int, [c_void_p, POINTER(c_void_p)]),
     "kops_list_sessions": (c_int, [c_void_p, POINTER(c_void_p)]),
     "kops_list_jobs": (c_int, [c_void_p, c_uint64, c_size_t, POINTER(c_void_p)]),
+    "kops_list_buffers": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "kops_publish": (c_int, [c_void_p, c_char_p, POINTER(PublishOptions)]),
+    "kops_unpublish": (c_int, [c_void_p, c_uint32, c_char_p]),
+    "kops_attach": (c_int, [c_void_p, c_uint32, c_char_p, POINTER(c_void_p)]),
 }
 
 # These return at once. Giving other threads a chance to run would cost more than the call.
@@ -181,6 +197,9 @@ _WITH_GIL: _Table = {
     "kops_list_user": (POINTER(UserInfo), [c_void_p, c_size_t]),
     "kops_list_session": (POINTER(SessionInfo), [c_void_p, c_size_t]),
     "kops_list_job": (POINTER(TracedJob), [c_void_p, c_size_t]),
+    "kops_list_buffer": (POINTER(BufferInfo), [c_void_p, c_size_t]),
+    "kops_attached_view": (View, [c_void_p]),
+    "kops_buffer_device": (c_char_p, [c_void_p]),
     "kops_python_holds": (c_bool, None),  # an address, likewise
     "kops_python_cpus": (c_uint, []),
     "kops_python_malloc": (c_void_p, [c_void_p, c_size_t]),
@@ -252,6 +271,29 @@ def name(value: str | None, what: str) -> bytes | None:
     if len(encoded) > NAME_MAX:
         raise error("INVALID", f"{what} has {len(encoded)} bytes: it may have {NAME_MAX}")
     return encoded or None
+
+
+def uid_of(user: int | str | None) -> int:
+    """Of this process's user where none is named."""
+    if user is None:
+        return os.geteuid()
+    if isinstance(user, str):
+        import pwd
+        try:
+            return pwd.getpwnam(user).pw_uid
+        except KeyError:
+            raise error("INVALID", f"there is no user {user!r}") from None
+    return whole(user, "user", UINT32_MAX)
+
+
+def gid_of(group: int | str) -> int:
+    if isinstance(group, str):
+        import grp
+        try:
+            return grp.getgrnam(group).gr_gid
+        except KeyError:
+            raise error("INVALID", f"there is no group {group!r}") from None
+    return whole(group, "group", UINT32_MAX)
 
 
 def without_nul(value: bytes, what: str) -> bytes:

@@ -40,6 +40,8 @@ WHY_BYTES = 512
 WAIT_MS = 1001  # a wait in libkops: Ctrl-C is seen between two. Below a second it would take a system call more
 LET_GO_S = 0.5  # for kopsd to stop a job that was cancelled, which takes some 50 ms
 
+PUBLISHED, ATTACHED = "published", "attached"  # what slabs hold that are no memory for arrays of the pool
+
 _NOBODY = _library.Callback(0)
 _submit_and_wait, _wait, _is_out = lib.kops_submit_and_wait, lib.kops_wait, lib.kops_job_is_out
 
@@ -300,16 +302,63 @@ class Session:
         del self.due[0]
 
     def resident(self, nbytes: int, device: str | None) -> Resident:
-        """A buffer of its own on the device. A place without memory in the address space stands for it, so that NumPy
-        can make views of it."""
+        """A buffer of its own on the device."""
         name = _library.name(device, "device")
-        place = np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0), np.uint8)
-        resident = Resident(self, Slab(0, place.ctypes.data, nbytes, nbytes, holds=place))
+        resident = Resident(self, _slab_of_place(nbytes))
         with self.turn, self:
             resident.slab.buffer, _ = self._new_buffer(nbytes, _library.RESIDENT, name)
-            self.n_resident += 1
-            self.pool.add(resident.slab)
+            self._count(resident)
         return resident
+
+    def _count(self, resident: Resident) -> None:
+        self.n_resident += 1
+        self.pool.add(resident.slab)
+
+    # Published buffers: these calls block, also in an event loop
+
+    def own_shared(self, nbytes: int) -> Published:
+        """A buffer of its own in shared memory, to be published."""
+        buffer = ctypes.c_void_p()
+        with self.turn, self:
+            try:
+                self.check(lib.kops_alloc_start(self.handle, nbytes, _library.SHARED, None, _NOBODY, None, buffer))
+                self._wait_for(buffer, time.monotonic() + self.timeout)
+                return self._published(buffer, PUBLISHED)
+            except BaseException:  # as in _new_buffer()
+                lib.kops_free(buffer)
+                raise
+
+    def attach(self, uid: int, name: bytes) -> tuple[Resident, _library.View]:
+        """A Published if it is in shared memory. The view has the type and shape that its publisher told."""
+        buffer = ctypes.c_void_p()
+        with self.turn, self:
+            try:
+                self.check(lib.kops_attach(self.handle, uid, name, buffer))
+                view = lib.kops_attached_view(buffer)
+                if lib.kops_data(buffer):
+                    return self._published(buffer, ATTACHED), view
+                resident = Resident(self, _slab_of_place(lib.kops_size(buffer)))
+                resident.slab.buffer = buffer.value or 0
+                self._count(resident)
+                return resident, view
+            except BaseException:
+                lib.kops_free(buffer)
+                raise
+
+    def _published(self, buffer: ctypes.c_void_p, what: str) -> Published:
+        nbytes = lib.kops_size(buffer)
+        published = Published(self, Slab(0, lib.kops_data(buffer), nbytes, nbytes, holds=what))
+        published.slab.buffer = buffer.value or 0
+        self._count(published)
+        return published
+
+    def publish(self, resident: Resident, name: bytes, options: _library.PublishOptions) -> None:
+        with self.turn, self:
+            self.check(lib.kops_publish(resident.slab.buffer, name, options))
+
+    def unpublish(self, uid: int, name: bytes) -> None:
+        with self.turn, self:
+            self.check(lib.kops_unpublish(self.handle, uid, name))
 
     def free_resident(self, slab: Slab) -> None:
         self.pool.remove(slab)
@@ -367,7 +416,9 @@ class Session:
         self.out.clear()
         self.watch = None
         for slab in self.pool.ranges[1]:
-            if slab.holds is not None:
+            if slab.holds is ATTACHED:  # which stays mapped
+                self.pool.remove(slab)
+            if slab.holds is not None and slab.holds is not PUBLISHED:
                 continue
             if lib.kops_inherit(slab.buffer):  # now it is as other memory of this process
                 self.pool.remove(slab)
@@ -375,6 +426,12 @@ class Session:
                 reserve(slab.address, slab.nbytes)
         if handle is not None and not was_busy:
             lib.kops_close(handle)  # only this process's copies of the descriptors
+
+
+def _slab_of_place(nbytes: int) -> Slab:
+    """A place without memory in the address space stands for a device's, so that NumPy can make views of it."""
+    place = np.frombuffer(mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0), np.uint8)
+    return Slab(0, place.ctypes.data, nbytes, nbytes, holds=place)
 
 
 def _forget_calls(slab: Slab) -> None:
@@ -473,6 +530,20 @@ class Resident:
     def __del__(self) -> None:
         if self.session.handle is not None and self.slab.buffer:
             self.session.discard(self.session.free_resident, self.slab)
+
+
+class Published(Resident):
+    """A buffer in shared memory that was published or attached: what NumPy arrays on it have as their base."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, session: Session, slab: Slab) -> None:
+        super().__init__(session, slab)
+        self.__array_interface__: dict[str, Any] = {}
+
+    @property
+    def address(self) -> int:
+        return self.slab.address
 
 
 # fork()

@@ -108,8 +108,29 @@ class TracedJob:
     ended_ns: int
 
 
+@dataclass(frozen=True)
+class PublishedBuffer:
+    """A published buffer that this user may attach, in the words of kops.h. access: 0 the own user, 1 also the group,
+    2 everybody."""
+
+    number: int
+    uid: int
+    name: str
+    bytes: int
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    access: int
+    group: int
+    keep: bool
+    age_us: int
+    attached: int
+    pid: int
+
+
 _CLASSES: dict[type, Any] = {_library.Usage: Usage, _library.UserInfo: User, _library.RunningJob: RunningJob,
-                             _library.SessionInfo: SessionInfo, _library.TracedJob: TracedJob}
+                             _library.SessionInfo: SessionInfo, _library.TracedJob: TracedJob,
+                             _library.BufferInfo: PublishedBuffer}
 
 
 def _copy(struct: Any) -> Any:

@@ -39,14 +39,14 @@ struct buffer *buffer_attach(struct buffer *published, struct account *account)
 
 /* ---- Descriptors for others ---- */
 
-/* Takes from all but the file's owner the right to open it, which a path in /proc would give them. */
+/* Takes from all but the file's owner the right to write it, which a path in /proc would give them. */
 static int close_to_others(int fd)
 {
 	struct stat st;
 
 	if (fchmod(fd, S_IRUSR | S_IWUSR) == 0)
 		return 0;
-	return fstat(fd, &st) == 0 && !(st.st_mode & (S_IRWXG | S_IRWXO)) ? 0 : -1;
+	return fstat(fd, &st) == 0 && !(st.st_mode & (S_IWGRP | S_IWOTH)) ? 0 : -1;
 }
 
 int buffer_guard(struct buffer *b, char why[WHY_BYTES])
@@ -59,7 +59,7 @@ int buffer_guard(struct buffer *b, char why[WHY_BYTES])
 		snprintf(
 		    why, WHY_BYTES,
 		    "others could open the memfd for writing, and kopsd cannot forbid it (%s); allocate the "
-		    "memory from kopsd, add F_SEAL_FUTURE_WRITE, or fchmod() it to 0600",
+		    "memory from kopsd, add F_SEAL_FUTURE_WRITE, or fchmod() it to 0644",
 		    strerror(errno));
 		return KOPS_E_FD;
 	}

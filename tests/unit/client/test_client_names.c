@@ -132,6 +132,7 @@ static void test_attach(void **state)
 		assert_int_equal(kops_attach(k, 77, "m/w", &b), 0);
 		assert_int_equal(kops_size(b), 24);
 		assert_int_equal(kops_data(b) == NULL, resident);
+		assert_string_equal(kops_buffer_device(b), resident ? "gpu0" : "");
 		kops_view v = kops_attached_view(b);
 		assert_ptr_equal(v.buffer, b);
 		assert_int_equal(v.dtype, KOPS_F32);
