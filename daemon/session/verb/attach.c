@@ -8,7 +8,8 @@
 #include "session/verb/buffers.h"
 #include "session/verbs.h"
 
-/* Gives one answer to names that do not exist and to those that the session must not know of. */
+/* Names that do not exist, and those that the session must not know of, take the same time and get the same
+ * answer. */
 static int find_for(struct request *r, struct published **ret)
 {
 	const Kops__V1__Attach *attach = r->msg->attach;
@@ -17,17 +18,16 @@ static int find_for(struct request *r, struct published **ret)
 	struct peer peer;
 	bool may;
 
-	if (p) {
-		if (peer_read(r->session->fd, &peer) < 0) {
-			snprintf(r->why, sizeof r->why,
-			         "kopsd cannot read the credentials of this connection; try again later");
-			return KOPS_E_NOMEM;
-		}
-		may = published_is_for(p, &peer);
-		peer_free(&peer);
+	if (peer_read(r->session->fd, &peer) < 0) {
+		snprintf(r->why, sizeof r->why,
+		         "kopsd cannot read the credentials of this connection; try again later");
+		return KOPS_E_NOMEM;
+	}
+	may = p && published_is_for(p, &peer);
+	peer_free(&peer);
+	if (may) {
 		*ret = p;
-		if (may)
-			return 0;
+		return 0;
 	}
 	snprintf(
 	    r->why, sizeof r->why,
