@@ -290,15 +290,15 @@ int safetensors_read(const unsigned char *file, uint64_t len,
 	h.data_bytes = len - h.data;
 	if (!take(&h.text, '{'))
 		return damaged(&h.text, "it does not start with '{'");
-	if (take(&h.text, '}'))
-		return 0;
-	do {
-		int rc = read_entry(&h, visit, user);
-		if (rc < 0)
-			return rc;
-	} while (take(&h.text, ','));
-	if (!take(&h.text, '}'))
-		return damaged(&h.text, "no ',' or '}' after a tensor");
+	if (!take(&h.text, '}')) {
+		do {
+			int rc = read_entry(&h, visit, user);
+			if (rc < 0)
+				return rc;
+		} while (take(&h.text, ','));
+		if (!take(&h.text, '}'))
+			return damaged(&h.text, "no ',' or '}' after a tensor");
+	}
 	skip_blanks(&h.text);
 	return h.text.at == h.text.end ? 0 : damaged(&h.text, "something follows its last '}'");
 }
