@@ -5,6 +5,7 @@ import errno
 import fcntl
 import mmap
 import os
+import shutil
 import struct
 import sys
 import unittest
@@ -20,6 +21,7 @@ LAB = 61101
 NOBODY = 65534  # also what the kernel says of uids that kopsd's user namespace lacks
 PAGE = 4096
 PR_SET_DUMPABLE = 4
+F_SEAL_FUTURE_WRITE = 0x10
 READONLY_SENTENCE = "so no op may write it"
 
 
@@ -434,6 +436,54 @@ class Lifetimes(Names):
             c.attach(0, "w1")
             c.attach(0, "w0")
         self.assertEqual(daemon.stop(), 0, daemon.log().decode())
+
+
+@unittest.skipIf(os.geteuid() != 0 or not shutil.which("setpriv"), "only root can play other users, by setpriv")
+class AsService(unittest.TestCase):
+    """A kopsd with a uid of its own: it cannot set the mode of what clients made."""
+
+    SERVICE = 61900
+
+    def setUp(self):
+        self.daemon = harness.Daemon()
+        self.addCleanup(self.daemon.remove)
+        program = shutil.copy(harness.KOPSD, self.daemon.folder)
+        os.chown(self.daemon.folder, self.SERVICE, self.SERVICE)
+        self.daemon.start(wrapper=["setpriv", f"--reuid={self.SERVICE}", f"--regid={self.SERVICE}", "--clear-groups",
+                                   "/bin/sh", "-c", f'shift; exec {program} "$@"', "sh"])
+        os.chmod(self.daemon.socket, 0o666)
+        self.clients = []
+        for uid in (ALICE, BOB):
+            with user(uid):
+                self.clients.append(self.daemon.connect())
+            self.addCleanup(self.clients[-1].close)
+
+    def memfd(self, mode=0o777, seals=0):
+        fd = os.memfd_create("test", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, PAGE)
+        os.pwrite(fd, struct.pack("f", 7), 0)
+        os.fchmod(fd, mode)
+        os.fchown(fd, ALICE, ALICE)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, wire.SEALS | seals)
+        return fd
+
+    def test_memory(self):
+        alice, bob = self.clients
+        alice.publish(alice.lend(PAGE), "lent", access=wire.EVERYBODY)
+        with self.assertRaises(wire.Refused) as e:
+            alice.publish(alice.import_fd(self.memfd(), PAGE), "open")
+        self.assertEqual(e.exception.name, "FD")
+        self.assertIn("F_SEAL_FUTURE_WRITE", e.exception.message)
+        alice.publish(alice.import_fd(self.memfd(0o644), PAGE), "0644", access=wire.EVERYBODY)
+        alice.publish(alice.import_fd(self.memfd(seals=F_SEAL_FUTURE_WRITE), PAGE), "sealed", access=wire.EVERYBODY)
+        for i, name in enumerate(("lent", "0644", "sealed")):
+            reply = bob.call("attach", {"buffer": 50 + i, "user": ALICE, "name": name})
+            (fd,) = reply["fds"]
+            self.assertNotIn("done", try_to_write(fd)[2:], name)
+            if name != "sealed":  # which may be opened, but not written
+                self.assertEqual(try_to_write(fd)[:2], ["EACCES"] * 2, name)
+            os.close(fd)
 
 
 if __name__ == "__main__":
