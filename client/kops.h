@@ -463,7 +463,8 @@ typedef struct kops_publish_options {
  *
  *   - From now on no job may write the buffer, until it is unpublished and nobody has it attached. Jobs that
  *     would write it fail with KOPS_E_READONLY, also those in flight: wait for the jobs that fill it first.
- *     Do not store to a SHARED buffer either.
+ *     Do not store to a SHARED buffer either, and not later what those who attached it must not see: they
+ *     may still have it mapped.
  *   - The name ends with this handle's session, by kops_unpublish(), or with `keep` only by that. The memory
  *     stays, and counts as this user's, until the buffer is freed, its name has ended and nobody has it
  *     attached. So it may be freed at once; but after a restart only buffers that are not freed are published
