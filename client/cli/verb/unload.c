@@ -106,8 +106,9 @@ const struct command command_unload = {
             "memory is\n"
             "freed when nobody has it any more. A `kops-client load` that holds them stays: end that instead.\n"
             "\n"
-            "Example:\n"
-            "  kops-client unload llama\n",
+            "Examples:\n"
+            "  kops-client unload llama\n"
+            "  kops-client unload llama --user alice\n",
     .min_args = 1,
     .max_args = 1,
     .args_are = "one name",
