@@ -102,12 +102,13 @@ static int fetch(struct bench *b, const struct step *from, const struct step *to
 
 static int make_buffers(struct bench *b, const struct step *part, kops_buffer **buffers)
 {
-	size_t size = kops_dtype_size(part->out.dtype);
-	int rc = bench_alloc(b, part->out.shape[0] * part->out.shape[1] * size, true, &buffers[OUT]);
+	int rc =
+	    bench_alloc(b, step_elements(&part->out) * kops_dtype_size(part->out.dtype), true, &buffers[OUT]);
 
 	for (unsigned i = 0; rc == 0 && i < part->op->n_inputs; i++)
 		if (step_has(part, i))
-			rc = bench_alloc(b, step_elements(&part->in[i]) * size, true, &buffers[i]);
+			rc = bench_alloc(b, step_elements(&part->in[i]) * kops_dtype_size(part->in[i].dtype),
+			                 true, &buffers[i]);
 	return rc;
 }
 

@@ -166,6 +166,32 @@ static int allocate(struct bench *b, struct operands *o)
 	return 0;
 }
 
+/* Fills all sets of an input with indices, each set with others. */
+static int fill_indices(struct bench *b, struct operands *o, unsigned i)
+{
+	struct step all = o->step;
+	kops_view *view = &all.in[i], there;
+	struct random random;
+
+	*view = vector(NULL, view->dtype, 0, kops_size(o->buffers[i]) / kops_dtype_size(view->dtype));
+	there = *view;
+	there.buffer = o->buffers[i];
+	int rc = bench_alloc(b, kops_size(o->buffers[i]), true, &view->buffer);
+	if (rc < 0)
+		return rc;
+	random_start(&random, b->seed);
+	step_fill_random(&all, i, &random);
+	struct step copy = copy_step(*view, there);
+	rc = bench_jobs(b, &copy, 1);
+	kops_free(view->buffer);
+	return rc;
+}
+
+static bool has_indices(const struct operands *o, unsigned i)
+{
+	return i != OUT && operation_is_index(o->step.op, i);
+}
+
 /* Fills the outputs too, since their first touch must not be measured. */
 static int fill_all(struct bench *b, struct operands *o)
 {
@@ -178,7 +204,9 @@ static int fill_all(struct bench *b, struct operands *o)
 	}
 	int rc = content_make(b, dtype, largest);
 	for (unsigned i = 0; rc == 0 && i <= OUT; i++)
-		if (o->buffers[i])
+		if (o->buffers[i] && has_indices(o, i))
+			rc = fill_indices(b, o, i);
+		else if (o->buffers[i])
 			rc = fill(b, o->buffers[i], dtype, kops_size(o->buffers[i]) / kops_dtype_size(dtype),
 			          7 * i);
 	return rc;

@@ -51,6 +51,12 @@
  *                                                   bias: one axis, as long as x's
  *                                                     last
  *                                                   y: x's shape
+ *     gather      y[i, :] = x[indices[i], :], bit   x: [rows, columns]                  x: f32, f64,   no
+ *                 for bit                           indices: 1 or 2 axes, of rows of x    f16, bf16,
+ *                                                     from 0 on                           i32, c64 or
+ *                                                   y: the indices' axes, then x's        c128
+ *                                                     columns                           indices: i32
+ *                                                                                       y: x's type
  */
 
 /* End of table of ops */
@@ -651,6 +657,16 @@ int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, cons
 int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps,
                         const char *kernel);
 
+/*
+ * y[i, :] = x[indices[i], :], bit for bit.
+ *   x        [rows, columns]; f32, f64, f16, bf16, i32, c64 or c128
+ *   indices  1 or 2 axes, of rows of x from 0 on; i32
+ *   y        the indices' axes, then x's columns; x's type
+ * y must not overlap x or indices. An index that is negative, or not below the number of rows, gives a row of
+ * zeros.
+ */
+int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -871,6 +887,9 @@ int kops_multiply(kops *k, kops_view a, kops_view b, kops_view y);
  * for kops_job_layer_norm().
  */
 int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps);
+
+/* y[i, :] = x[indices[i], :], bit for bit. Shapes, types and use in place as for kops_job_gather(). */
+int kops_gather(kops *k, kops_view x, kops_view indices, kops_view y);
 
 /* End of one-op calls */
 

@@ -390,6 +390,10 @@ class job
 	{
 		return added(kops_job_layer_norm(get(), x, weight, bias, y, eps, kernel));
 	}
+	job &gather(view x, view indices, view y, const char *kernel = nullptr)
+	{
+		return added(kops_job_gather(get(), x, indices, y, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -657,6 +661,10 @@ class client
 	void layer_norm(view x, view weight, view bias, view y, double eps = 1e-05)
 	{
 		detail::check(connection(), kops_layer_norm(get(), x, weight, bias, y, eps));
+	}
+	void gather(view x, view indices, view y)
+	{
+		detail::check(connection(), kops_gather(get(), x, indices, y));
 	}
 	/* End of members of client */
 

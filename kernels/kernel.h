@@ -103,9 +103,10 @@ struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
 	bool is_optional;
-	uint32_t dtypes;   /* DTYPE_BIT of each type that it may have */
-	int8_t dtype_of;   /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
-	uint8_t in_place;  /* of an output: bit i is set if it may be the very same view as operand i */
+	uint32_t dtypes;  /* DTYPE_BIT of each type that it may have */
+	int8_t dtype_of;  /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
+	uint8_t in_place; /* of an output: bit i is set if it may be the very same view as operand i */
+	bool is_index; /* of an input of i32: its elements number the indices of the first operand's axis 0 */
 	const char *about; /* shape and meaning, as a phrase */
 };
 
@@ -438,6 +439,16 @@ bool op_reads(const struct op_args *args, unsigned v);
 
 /* Returns true if the op's first operand may have this type. */
 bool op_takes(const struct op *op, kops_dtype dtype);
+
+/* Returns the type of operand v if the first one is of `dtype`: the same, if v may have it and no type of its
+ * own. */
+kops_dtype op_dtype_beside(const struct op *op, unsigned v, kops_dtype dtype);
+
+/*
+ * Returns below which number the elements of operand v are valid indices, for whoever makes some; 0: they are
+ * no indices.
+ */
+uint64_t op_index_limit(const struct op_args *args, unsigned v);
 
 /* Return the index in the description; op->n_operands or n_attributes if there is no such name. */
 unsigned op_operand_index(const struct op *op, const char *name);

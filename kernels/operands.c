@@ -72,6 +72,20 @@ bool op_takes(const struct op *op, kops_dtype dtype)
 	return takes(&op->operands[0], dtype);
 }
 
+kops_dtype op_dtype_beside(const struct op *op, unsigned v, kops_dtype dtype)
+{
+	const struct op_operand *operand = &op->operands[v];
+
+	if (v == 0 || operand->dtype_of != OWN_DTYPE || takes(operand, dtype))
+		return dtype;
+	return (kops_dtype)__builtin_ctz(operand->dtypes);
+}
+
+uint64_t op_index_limit(const struct op_args *args, unsigned v)
+{
+	return args->op->operands[v].is_index ? args->views[0].shape[0] : 0;
+}
+
 unsigned op_operand_index(const struct op *op, const char *name)
 {
 	unsigned i = 0;

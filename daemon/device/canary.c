@@ -116,13 +116,26 @@ static void fill_bytes(struct canary *c, char *at, const char *end)
 		*at = (char)(128 * next_random(c));
 }
 
+/* Fills with indices below the limit, and those beside it that are out of range. */
+static void fill_indices(struct canary *c, char *at, const char *end, uint64_t limit)
+{
+	for (; at < end; at += sizeof(int32_t)) {
+		double place = (next_random(c) + 1) / 2; /* [0, 1) */
+		int32_t index = (int32_t)(place * (double)(limit + 2)) - 1;
+		memcpy(at, &index, sizeof index);
+	}
+}
+
 static void fill_operands(struct canary *c)
 {
 	for (unsigned i = 0; i < view_total(c); i++) {
 		const struct view *v = &c->op.args.views[i];
 		char *at = (char *)c->memory.host + v->offset;
+		uint64_t limit = op_index_limit(&c->op.args, i);
 
-		if (dtype_kind(v->dtype) == DTYPE_REAL)
+		if (limit > 0)
+			fill_indices(c, at, at + c->view_bytes[i], limit);
+		else if (dtype_kind(v->dtype) == DTYPE_REAL)
 			fill_numbers(c, at, at + c->view_bytes[i], v->dtype);
 		else
 			fill_bytes(c, at, at + c->view_bytes[i]);

@@ -29,6 +29,10 @@ CUDA_TOGETHER(softmax_fused_together);
 CUDA_TOGETHER(copy_vector_together);
 uint64_t softmax_fused_workspace(const struct op_args *args);
 CUDA_LAUNCH(layer_norm_kept);
+CUDA_LAUNCH(gather_rows_wide);
+CUDA_TOGETHER(gather_rows_wide_together);
+CUDA_LAUNCH(gather_elements);
+CUDA_TOGETHER(gather_elements_together);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
@@ -351,6 +355,35 @@ static bool make_normed_rows(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 60), true, r);
 }
 
+/* Makes rows of any length: shorter than a piece, or of several blocks. aligned: each index and row of y begins
+ * at a multiple of 16 bytes, or equally far behind one. */
+static bool make_rows_of_table(struct problem *p, bool aligned, struct random *r)
+{
+	kops_dtype dtype = (kops_dtype)(DTYPE_FIRST + random_below(r, DTYPE_COUNT));
+	uint64_t cols = random_extent(random_chance(r, 70) ? 300 : 9000, r);
+	uint64_t unit = aligned || random_chance(r, 60) ? 16 / dtype_size(dtype) : 1;
+	uint64_t rows[] = {1 + random_below(r, 60), 1 + random_below(r, 60)};
+
+	for (unsigned v = 0; v < 3; v += 2) {
+		uint64_t apart = (cols + unit - 1) / unit * unit + unit * random_below(r, 3);
+		p->args.views[v] = (struct view){
+		    .dtype = dtype, .rank = 2, .shape = {rows[v / 2], cols}, .strides = {(int64_t)apart, 1}};
+	}
+	p->args.views[1] =
+	    (struct view){.dtype = KOPS_I32, .rank = 1, .shape = {rows[1]}, .strides = {aligned ? 4 : 1}};
+	return problem_complete(p, random_chance(r, 60), true, r);
+}
+
+static bool make_table(struct problem *p, struct random *r)
+{
+	return make_rows_of_table(p, false, r);
+}
+
+static bool make_aligned_table(struct problem *p, struct random *r)
+{
+	return make_rows_of_table(p, true, r);
+}
+
 /* Makes views of any strides. */
 static bool make_anyhow(struct problem *p, struct random *r)
 {
@@ -392,15 +425,7 @@ static void each_of_batch(const struct op_args *args, struct op_args ret[], cons
 	for (unsigned i = 0; i < size_of_batch(args); i++) {
 		ret[i] = *args;
 		pointers[i] = &ret[i];
-		for (unsigned v = 0; v < args->op->n_operands; v++) {
-			struct view *view = &ret[i].views[v];
-			int64_t stride = view->shape[axis] > 1 ? view->strides[axis] : 0;
-			int64_t bytes = i * stride * (int64_t)dtype_size(view->dtype);
-
-			view->offset += (uint64_t)bytes;
-			view->data = view->data ? (char *)view->data + bytes : NULL;
-			view->shape[axis] = 1;
-		}
+		op_narrow(&ret[i], axis, i, 1);
 	}
 }
 
@@ -470,6 +495,8 @@ TOGETHER_AND_ELSEWHERE(gemm_simt)
 TOGETHER_AND_ELSEWHERE(gemm_small)
 TOGETHER_AND_ELSEWHERE(softmax_fused)
 TOGETHER_AND_ELSEWHERE(copy_vector)
+TOGETHER_AND_ELSEWHERE(gather_rows_wide)
+TOGETHER_AND_ELSEWHERE(gather_elements)
 
 /* Every element of x takes equally long. A product is one tile, so only a shorter K makes it faster. */
 static double work_ns(const void *on, const struct kernel *kernel, const struct op_args *args)
@@ -677,6 +704,40 @@ static const struct candidate {
     {"softmax", "fused elsewhere", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_elsewhere},
     {"copy", "vector together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, copy_vector_at_once},
     {"copy", "vector elsewhere", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, copy_vector_elsewhere},
+    {"gather", "gather rows", make_table, 1, {1, 1, 1, 1}, NULL, NULL, gather_rows_wide},
+    {"gather", "gather elements", make_anyhow, 1, {1, 1, 1, 1}, NULL, NULL, gather_elements},
+    {"gather",
+     "gather rows together",
+     make_aligned_table,
+     1,
+     {1, 1, 1, 1},
+     are_alike,
+     NULL,
+     gather_rows_wide_at_once},
+    {"gather",
+     "gather elements together",
+     make_aligned_table,
+     1,
+     {1, 1, 1, 1},
+     are_alike,
+     NULL,
+     gather_elements_at_once},
+    {"gather",
+     "gather rows elsewhere",
+     make_aligned_table,
+     1,
+     {1, 1, 1, 1},
+     are_alike,
+     NULL,
+     gather_rows_wide_elsewhere},
+    {"gather",
+     "gather elements elsewhere",
+     make_aligned_table,
+     1,
+     {1, 1, 1, 1},
+     are_alike,
+     NULL,
+     gather_elements_elsewhere},
     {"softmax",
      "ring",
      make_long_rows,

@@ -547,6 +547,35 @@ class Verbs(CliTest):
         tuned = self.run_cli("tune", "layer_norm", "64x32", "--ops", "2").stdout.decode()
         self.assertIn("layer_norm f32 64x32", tuned)
 
+    def test_rows_by_their_indices(self):
+        x, indices = self.matrix(9, 31), np.array([4, 0, -1, 8, 9, 4], np.int32)
+        want = np.concatenate([x, np.zeros((1, 31), np.float32)])[np.where((indices < 0) | (indices > 8), 9, indices)]
+        for name, array in ("x", x), ("i", indices):
+            self.save(f"{name}.npy", array)
+            self.save(f"{name}.bin", array)
+        for files in ("x.npy", "i.npy"), ("-m", "9", "x.bin", "i.npy"), ("x.npy", "i.bin"), ("-n", "31", "x.bin", "i.bin"), \
+                ("--dtype", "f32", "-n", "31", "x.bin", "i.npy"), ("--kernel", "reference", "x.npy", "i.npy"):
+            self.run_cli("gather", *files, "-o", "y.npy", "--check")
+            np.testing.assert_array_equal(self.load("y.npy"), want)
+        self.save("pairs.npy", indices.reshape(2, 3))
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\ni = load pairs.npy\ny = gather x i\nz = gather x' i\n"
+                     b"save y y.npy\nsave z z.npy\n")
+        np.testing.assert_array_equal(self.load("y.npy"), want.reshape(2, 3, 31))
+        self.assertEqual(self.load("z.npy").shape, (2, 3, 9))
+        for dtype in np.int32, np.complex128, np.float16:
+            table = self.matrix(9, 5).astype(dtype)
+            self.save("t.npy", table)
+            self.run_cli("gather", "t.npy", "i.npy", "-o", "y.npy", "--check")
+            self.assertEqual(self.load("y.npy").dtype, dtype)
+            np.testing.assert_array_equal(self.load("y.npy")[3], table[8])
+        self.save("odd.bin", np.zeros(7, np.uint8))
+        for files, sentence in ((("x.npy", "x.npy"), "indices of gather are i32, not f32"),
+                                (("x.npy", "odd.bin"), "odd.bin has 7 bytes; elements of 4 bytes need a multiple of 4"),
+                                (("i.npy", "i.npy"), "x has rank 1")):
+            self.assertIn(sentence, self.run_cli("gather", *files, code=FAILED).stderr.decode())
+        self.assertIn("for indices", self.run_cli("gather", "--help").stdout.decode())
+        self.assertIn("gather f32 33x70x20", self.run_cli("tune", "gather", "33x70x20").stdout.decode())
+
     def test_bf16_of_raw_files(self):
         bits = self.rng.integers(0x3f00, 0x4000, (6, 40)).astype(np.uint16) # 0.5 … 2
         x = (bits.astype(np.uint32) << 16).view(np.float32)
@@ -787,7 +816,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

@@ -60,6 +60,17 @@ class OneOpCalls(harness.DaemonTest):
         self.done(self.lib.kops_copy(self.k, turned, self.view(self.y, 7, 5)))
         self.assert_only_wrote(x[:5, :7].T)
 
+    def test_gather(self):
+        x, indices = self.handle.matrix(0), self.handle.matrix(1).view(np.int32)
+        indices[0, :4] = [3, -1, N, 0]
+        of_row = self.view(self.b, 4, 1, ld=1, dtype=I32)
+        of_row.rank = 1
+        self.done(self.lib.kops_gather(self.k, self.view(self.a, N, 7), of_row, self.view(self.y, 4, 7)))
+        self.assert_only_wrote(np.stack([x[3, :7], 0 * x[0, :7], 0 * x[0, :7], x[0, :7]]))
+        rc = self.lib.kops_gather(self.k, self.view(self.a, N, 7), self.view(self.b, 1, 4), self.view(self.y, 4, 7))
+        self.assertEqual(rc, DTYPE)
+        self.assertIn("indices is f32; gather takes i32", self.handle.error())
+
     def test_transpose(self):
         x = self.handle.matrix(0)
         self.done(self.lib.kops_transpose(self.k, self.view(self.a, 40, 33), self.view(self.y, 33, 40)))

@@ -189,6 +189,17 @@ static void fill_bytes(unsigned char *at, size_t n, struct random *r)
 		*at++ = (unsigned char)random_below(r, 256);
 }
 
+/* Puts an index below `limit`, or one that is out of range: whatever a client may send. */
+static void put_index(unsigned char *data, int64_t at, uint64_t limit, bool hostile, struct random *r)
+{
+	const int32_t outside[] = {-1, INT32_MIN, INT32_MAX, (int32_t)limit, (int32_t)random_next(r)};
+	int32_t index = outside[random_below(r, 5)];
+
+	if (limit > 0 && !(hostile && random_chance(r, 10)))
+		index = (int32_t)random_below(r, limit);
+	memcpy(data + at * (int64_t)sizeof index, &index, sizeof index);
+}
+
 static void put_value(unsigned char *data, kops_dtype dtype, int64_t at, enum profile profile, struct random *r)
 {
 	size_t size = dtype_size(dtype);
@@ -202,12 +213,17 @@ static void put_value(unsigned char *data, kops_dtype dtype, int64_t at, enum pr
 static void fill(const struct problem *p, unsigned i, enum profile profile, struct random *r)
 {
 	const struct view *v = &p->args.views[i];
-	uint64_t index[KOPS_RANK_MAX] = {0};
+	unsigned char *data = p->spaces[i]->before + v->offset;
+	uint64_t index[KOPS_RANK_MAX] = {0}, limit = op_index_limit(&p->args, i);
+	bool is_index = p->args.op->operands[i].is_index, hostile = random_chance(r, 50);
 
 	if (view_elements(v) == 0)
 		return;
 	do
-		put_value(p->spaces[i]->before + v->offset, v->dtype, view_at(v, index), profile, r);
+		if (is_index)
+			put_index(data, view_at(v, index), limit, hostile, r);
+		else
+			put_value(data, v->dtype, view_at(v, index), profile, r);
 	while (view_step(v, index));
 }
 

@@ -333,6 +333,26 @@ static void shape_reduce(struct problem *p, struct random *r)
 	p->args.params.reduce.kind = (kops_reduction)random_below(r, 3);
 }
 
+/* Makes a table, and indices with one axis or two. */
+static void shape_gather(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_moved(r);
+	uint64_t x[] = {random_extent(r), random_extent(r)},
+	         y[] = {1 + random_below(r, 5), random_extent(r), 0};
+	bool flat = random_chance(r, 60);
+
+	if (random_chance(r, 25))
+		x[1] = long_extent(r);
+	if (flat)
+		y[0] = 1;
+	y[2] = x[1];
+	limit_product(y, 2, ELEMENTS_MAX / (x[1] ? x[1] : 1));
+	limit_product(x, 1, ELEMENTS_MAX / (x[1] ? x[1] : 1));
+	p->args.views[0] = new_view(dtype, 2, x, false, r);
+	p->args.views[1] = new_view(KOPS_I32, 2 - flat, y + flat, false, r);
+	p->args.views[2] = new_view(dtype, 3 - flat, y + flat, true, r);
+}
+
 /* ---- Any op, by its description ---- */
 
 static kops_dtype dtype_among(uint32_t dtypes, struct random *r)
@@ -441,8 +461,9 @@ static void shape_described(struct problem *p, struct random *r)
 
 /* For ops whose inputs depend on each other otherwise, or whose kernels change their method at some shapes. */
 static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, false}, {"softmax", shape_softmax, false}, {"transpose", shape_transpose, false},
-    {"add", shape_add, false},   {"copy", shape_copy, false},       {"reduce", shape_reduce, true},
+    {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false}, {"transpose", shape_transpose, false},
+    {"add", shape_add, false},      {"copy", shape_copy, false},       {"reduce", shape_reduce, true},
+    {"gather", shape_gather, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

@@ -228,10 +228,25 @@ static void shape_reduce(struct op_args *args, struct random *r)
 	args->params.reduce.kind = (kops_reduction)random_below(r, 3);
 }
 
+static void shape_gather(struct op_args *args, struct random *r)
+{
+	uint64_t shape[] = {random_extent(r), random_extent(r), random_extent(r)};
+	uint32_t axes = 1 + (uint32_t)random_below(r, 2);
+	kops_dtype dtype = random_dtype_of(args->op, r);
+
+	set_view(&args->views[0], dtype, 2, (uint64_t[]){random_extent(r), shape[axes]});
+	set_view(&args->views[1], KOPS_I32, axes, shape);
+	set_view(&args->views[2], dtype, axes + 1, shape);
+}
+
 static void shape_op(struct op_args *args, struct random *r)
 {
 	if (strcmp(args->op->name, "gemm") == 0) {
 		shape_gemm(args, r);
+		return;
+	}
+	if (strcmp(args->op->name, "gather") == 0) {
+		shape_gather(args, r);
 		return;
 	}
 	op_set_defaults(args);

@@ -92,6 +92,37 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "x.filled", self.kops.layer_norm, x, np.ma.masked_equal(np.eye(4, dtype=np.float32)[0], 0))
         self.fails(kops.DtypeError, "one type", self.kops.layer_norm, x, w.astype(np.float64))
 
+    def test_rows_by_their_indices(self):
+        for dtype in (*DTYPES, np.int32, np.complex64, np.complex128):
+            x = self.random_bits((9, 5), dtype)
+            for indices in np.array([3, 0, 8, 3], np.int32), np.array([[1, 2, 0], [8, 7, 1]], np.int32)[:, ::2]:
+                for _ in range(4):  # prepared from the third time on
+                    y = self.kops.gather(x, indices)
+                    self.assertEqual((y.dtype, y.shape), (dtype, (*indices.shape, 5)))
+                    np.testing.assert_array_equal(y, x[indices])
+                np.testing.assert_array_equal(self.kops.gather(x.T, indices % 5), x.T[indices % 5])
+        x, indices = self.shared((4, 3)), self.kops.zeros(5, np.int32)
+        x[...] = self.numbers((4, 3))
+        for _ in range(5):
+            indices[...] = [self.random.randrange(-6, 10) for _ in indices]
+            y, inside = self.kops.gather(x, indices), (indices >= 0) & (indices < 4)
+            np.testing.assert_array_equal(y, np.where(inside[:, None], x[indices % 4], 0))
+        np.testing.assert_array_equal(self.kops.gather(x, [2, -1, 2 ** 40]), [x[2], [0, 0, 0], [0, 0, 0]])
+        out = self.poisoned((2, 3))
+        self.assertIs(self.kops.gather(x, [3, 1], out=out), out)
+        np.testing.assert_array_equal(out, x[[3, 1]])
+        d = self.kops.device_array(x.shape).upload(x)
+        np.testing.assert_array_equal(self.kops.gather(d, [1, 1]).download(), x[[1, 1]])
+        with self.kops.job() as job:
+            y = job.add(job.gather(x, [0, 2]), job.gather(x, [1, 3]))
+        np.testing.assert_array_equal(y, x[[0, 2]] + x[[1, 3]])
+        self.assertEqual(self.kops.gather(x, []).shape, (0, 3))
+        self.assertEqual(self.kops.gather(np.empty((0, 2), np.float32), [0]).tolist(), [[0, 0]])
+        self.fails(kops.DtypeError, "int64", self.kops.gather, x, np.array([0]))
+        self.fails(kops.DtypeError, "indices is f32; gather takes i32", self.kops.gather, x, np.zeros(2, np.float32))
+        self.fails(kops.DtypeError, "must be integers", self.kops.gather, x, [0.5])
+        self.fails(kops.ShapeError, "x has rank 1; this op takes rank 2", self.kops.gather, x[0], [0])
+
     def test_the_same_call_again_sees_new_contents(self):
         a, b, c = self.shared((9, 9)), self.shared((9, 9)), self.poisoned((9, 9))
         for _ in range(20):

@@ -197,6 +197,18 @@ int dims_matrix(struct source *s, struct opt_count rows, struct opt_count cols, 
 	return check_size(s->path, s->bytes, elem, "", rows.value, cols.value, why);
 }
 
+int dims_vector(struct source *s, char *why)
+{
+	size_t elem = kops_dtype_size(s->dtype);
+	int rc = check_elements(s->path, s->bytes, elem, why);
+
+	if (rc < 0)
+		return rc;
+	s->rank = 1;
+	s->shape[0] = s->bytes / elem;
+	return 0;
+}
+
 int dims_repeated(struct source *s, uint64_t rows, uint64_t cols, char *why)
 {
 	const uint64_t shapes[4][2] = {{rows, cols}, {1, cols}, {rows, 1}, {1, 1}};

@@ -25,6 +25,9 @@ int dims_product(struct source *const sources[3], const bool transposed[3],
  */
 int dims_matrix(struct source *source, struct opt_count rows, struct opt_count cols, char *why);
 
+/* Sets the shape of a raw vector: one axis, as long as its size says. */
+int dims_vector(struct source *source, char *why);
+
 /*
  * Sets the shape of a raw operand that is repeated to rows × cols: the whole, one row, one column or one
  * element.

@@ -287,6 +287,19 @@ static struct bench_cases bench_of(const struct op *op, struct described *d)
 
 /* ---- The descriptor ---- */
 
+/* Of files, where the op's inputs are not all of one type and shape; NULL: what other verbs have. */
+static const char *files_of(const struct op *op)
+{
+	for (unsigned i = 0; i < op_first_output(op); i++)
+		if (op->operands[i].is_index)
+			return "Files named .npy tell their shape (up to 4 dimensions). Any other file is raw: "
+			       "for A "
+			       "row-major\nelements, whose shape -m or -n tells (a square one needs neither), "
+			       "for indices "
+			       "a vector of i32.\n";
+	return NULL;
+}
+
 void operation_describe(size_t index, struct operation *ret)
 {
 	const struct op *op = ops[index];
@@ -306,6 +319,7 @@ void operation_describe(size_t index, struct operation *ret)
 	    .verb = {.name = op->name,
 	             .summary = op->title,
 	             .help = d->help.text,
+	             .of_files = files_of(op),
 	             .examples = d->examples.text},
 	    .bench = bench_of(op, d),
 	};

@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "dtype.h"
 #include "kernel.h"
+#include "random.h"
 #include "show.h"
 
 struct step step_of(const struct operation *op)
@@ -56,6 +57,19 @@ unsigned operation_optional(const struct operation *op, const char *name)
 	while (i < op->n_inputs && strcmp(op_by_name(op->name)->operands[i].name, name) != 0)
 		i++;
 	return i;
+}
+
+kops_dtype operation_own_dtype(const struct operation *op, unsigned i)
+{
+	const struct op_operand *o = &op_by_name(op->name)->operands[i];
+	bool has_one = (o->dtypes & (o->dtypes - 1)) == 0;
+
+	return i > 0 && o->dtype_of == OWN_DTYPE && has_one ? (kops_dtype)__builtin_ctz(o->dtypes) : 0;
+}
+
+bool operation_is_index(const struct operation *op, unsigned i)
+{
+	return op_by_name(op->name)->operands[i].is_index;
 }
 
 unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_MAX])
@@ -188,9 +202,14 @@ int step_shape(struct step *step, char *why)
 	kops_dtype dtype = step->in[0].dtype;
 
 	for (unsigned i = 0; i < step->op->n_inputs; i++) {
-		if (step_has(step, i) && step->in[i].dtype != dtype)
-			return why_invalid(why, "%s takes inputs of one dtype, not %s and %s", step->op->name,
-			                   element_type_name(dtype), element_type_name(step->in[i].dtype));
+		kops_dtype own = operation_own_dtype(step->op, i);
+		if (!step_has(step, i) || step->in[i].dtype == (own ? own : dtype))
+			continue;
+		if (own)
+			return why_invalid(why, "%s of %s are %s, not %s", op->operands[i].name, op->name,
+			                   element_type_name(own), element_type_name(step->in[i].dtype));
+		return why_invalid(why, "%s takes inputs of one dtype, not %s and %s", step->op->name,
+		                   element_type_name(dtype), element_type_name(step->in[i].dtype));
 	}
 	if (!op_takes(op, dtype))
 		return refuse_dtype(op, dtype, why);
@@ -210,6 +229,18 @@ int step_check(const struct step *step, struct check *ret_check)
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
 		in[i] = step_has(step, i) ? elements_of(&step->in[i]) : (struct elements){.rank = 0};
 	return step_check_elements(step, in, &y, ret_check);
+}
+
+void step_fill_random(const struct step *step, unsigned i, struct random *random)
+{
+	const kops_view *view = i < step->op->n_inputs ? &step->in[i] : &step->out;
+	unsigned char *at = (unsigned char *)kops_data(view->buffer) + view->offset;
+	bool is_index = operation_is_index(step->op, i < step->op->n_inputs ? i : step->op->n_inputs);
+
+	for (uint64_t n = step_elements(view); n > 0; n--, at += kops_dtype_size(view->dtype))
+		element_put(view->dtype, at,
+		            is_index ? (double)random_below(random, step->in[0].shape[0])
+		                     : random_unit(random));
 }
 
 uint64_t step_elements(const kops_view *v)
@@ -242,8 +273,8 @@ static void slice(kops_view *view, int axis, uint64_t first, uint64_t n)
 	view->shape[axis] = n;
 }
 
-/* The rank that the op's views have when it has checked them. */
-static uint32_t checked_rank(const struct step *step)
+/* Sets *ret to the op's operands as they are when it has checked them. */
+static bool check_step(const struct step *step, struct op_args *ret)
 {
 	struct op_args args = {.op = op_by_name(step->op->name)};
 	kops_operand operands[STEP_OPERANDS_MAX];
@@ -258,21 +289,25 @@ static uint32_t checked_rank(const struct step *step)
 		memcpy(to->strides, from->strides, sizeof(to->strides));
 	}
 	step_set_attributes(step, &args);
-	return op_check(&args, why) < 0 ? 0 : op_output(&args)->rank;
+	*ret = args;
+	return op_check(ret, why) == 0;
 }
 
 bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
 {
 	const struct op *op = op_by_name(step->op->name);
-	uint32_t rank = checked_rank(step);
+	struct op_args args;
 
+	if (!check_step(step, &args))
+		return false;
 	for (unsigned p = 0; p < op->n_part_axes; p++) {
 		const int8_t *axes = op->part_axes[p].axis;
-		if ((uint32_t)axes[step->op->n_inputs] + 2 != rank + axis)
+		if ((uint32_t)axes[step->op->n_inputs] + 2 != op_output(&args)->rank + axis)
 			continue;
 		for (unsigned i = 0; i < step->op->n_inputs; i++)
 			if (step_has(step, i) && axes[i] != PART_NONE)
-				slice(&step->in[i], axes[i] + (int)step->in[i].rank - (int)rank, first, n);
+				slice(&step->in[i], axes[i] + (int)step->in[i].rank - (int)args.views[i].rank,
+				      first, n);
 		slice(&step->out, (int)axis, first, n);
 		return true;
 	}

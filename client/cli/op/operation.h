@@ -117,6 +117,12 @@ static inline bool step_has(const struct step *step, unsigned i)
 	return step->in[i].dtype != 0;
 }
 
+/* The one type that input i may have, whatever the others have; 0: it may have theirs. */
+kops_dtype operation_own_dtype(const struct operation *op, unsigned i);
+
+/* Whether the elements of input i are indices of another input. */
+bool operation_is_index(const struct operation *op, unsigned i);
+
 /* How many inputs an op must have: the first ones. */
 static inline unsigned operation_required(const struct operation *op)
 {
@@ -198,6 +204,14 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n);
 
 /* ---- For the files of the ops ---- */
+
+struct random;
+
+/*
+ * Fills input i, or the output from n_inputs on, which is dense in SHARED memory, with random numbers: from
+ * [-1, 1), or indices that are in range.
+ */
+void step_fill_random(const struct step *step, unsigned i, struct random *random);
 
 /* How many elements it has. */
 uint64_t step_elements(const kops_view *v);

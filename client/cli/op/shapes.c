@@ -76,10 +76,12 @@ static void set_inputs(struct step *step, kops_dtype dtype, const uint64_t *exte
 
 	if (args.op->of_size)
 		args.op->of_size(extents, &args);
-	for (unsigned i = 0; i < operation_required(step->op); i++)
+	for (unsigned i = 0; i < operation_required(step->op); i++) {
+		kops_dtype of_input = op_dtype_beside(args.op, i, dtype);
 		step->in[i] = args.op->of_size
-		                  ? kops_tensor(NULL, 0, dtype, args.views[i].rank, args.views[i].shape)
-		                  : step_matrix(dtype, extents[0], extents[1]);
+		                  ? kops_tensor(NULL, 0, of_input, args.views[i].rank, args.views[i].shape)
+		                  : step_matrix(of_input, extents[0], extents[1]);
+	}
 }
 
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,

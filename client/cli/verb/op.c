@@ -61,16 +61,29 @@ static int refuse_dtype(struct cli *cli, const struct source *s, const char *op)
 	return cli_fail(cli, CLI_FAILED, "--dtype %s is not what %s holds: %s", asked, s->path, holds);
 }
 
-/* Sets the dtype of raw files: --dtype, else that of a .npy beside them, else f32. */
-static int settle_dtype(struct cli *cli, struct source *const *sources, const char *op)
+/* The one type that a file may have, whatever the others have; 0: it may have theirs. */
+static kops_dtype own_dtype(const struct jobfile_value *result, unsigned file)
 {
-	kops_dtype dtype = cli->flags.dtype;
+	for (unsigned i = 0; i < result->op->n_inputs; i++)
+		if (result->operands[i].is_given && result->operands[i].value == file)
+			return operation_own_dtype(result->op, i);
+	return 0;
+}
 
+/* Sets the dtype of raw files: --dtype, else that of a .npy beside them, else f32; or the only one that they
+ * may have.
+ */
+static int settle_dtype(struct cli *cli, struct source *const *sources, const struct jobfile_value *result)
+{
+	const char *op = result->op->name;
+	kops_dtype dtype = cli->flags.dtype, own;
 	char how[64];
 
 	snprintf(how, sizeof(how),
 	         strcmp(cli->command->name, op) == 0 ? "--dtype bf16" : "kops-client %s --dtype bf16", op);
-	for (int i = 0; sources[i]; i++) {
+	for (unsigned i = 0; sources[i]; i++) {
+		if (own_dtype(result, i))
+			continue;
 		if (source_check_typed(sources[i], cli->flags.dtype, how, cli->why) < 0)
 			return CLI_FAILED;
 		if (sources[i]->npy && cli->flags.dtype && sources[i]->dtype != dtype)
@@ -78,9 +91,9 @@ static int settle_dtype(struct cli *cli, struct source *const *sources, const ch
 		if (sources[i]->npy && dtype == 0)
 			dtype = sources[i]->dtype;
 	}
-	for (int i = 0; sources[i]; i++)
+	for (unsigned i = 0; sources[i]; i++)
 		if (!sources[i]->npy)
-			sources[i]->dtype = dtype ? dtype : KOPS_F32;
+			sources[i]->dtype = (own = own_dtype(result, i)) ? own : dtype ? dtype : KOPS_F32;
 	return CLI_OK;
 }
 
@@ -105,13 +118,19 @@ static int fit_repeated(struct cli *cli, const struct source *a, struct source *
 	return CLI_OK;
 }
 
+static int fit_indices(struct cli *cli, struct source *s)
+{
+	return s->npy || dims_vector(s, cli->why) == 0 ? CLI_OK : CLI_FAILED;
+}
+
 /* Sets the shapes if the op has no rule of its own: -m and -n tell the first file's, and the others follow. */
-static int fit(struct cli *cli, struct source *const *sources)
+static int fit(struct cli *cli, const struct operation *op, struct source *const *sources)
 {
 	int rc = dims_matrix(sources[0], cli->flags.m, cli->flags.n, cli->why) < 0 ? CLI_FAILED : CLI_OK;
 
-	for (int i = 1; sources[i] && rc == CLI_OK; i++)
-		rc = fit_repeated(cli, sources[0], sources[i]);
+	for (unsigned i = 1; sources[i] && rc == CLI_OK; i++)
+		rc = operation_is_index(op, i) ? fit_indices(cli, sources[i])
+		                               : fit_repeated(cli, sources[0], sources[i]);
 	return rc;
 }
 
@@ -196,10 +215,10 @@ static int compute(struct pipeline *p, const struct operation *op, struct jobfil
 
 	int rc = open_sources(p, sources);
 	if (rc == CLI_OK)
-		rc = settle_dtype(p->cli, sources, op->name);
+		rc = settle_dtype(p->cli, sources, result);
 	memcpy(first, sources, n * sizeof(sources[0])); /* optional ones' shapes follow from these */
 	if (rc == CLI_OK)
-		rc = (op->fit ? op->fit : fit)(p->cli, first);
+		rc = op->fit ? op->fit(p->cli, first) : fit(p->cli, op, first);
 	if (rc == CLI_OK)
 		rc = fit_optional(p->cli, result, sources);
 	if (rc != CLI_OK)

@@ -1,7 +1,6 @@
 /* tune: sends jobs of given shapes until kopsd knows which kernel is the fastest for each. */
 #include <string.h>
 
-#include "files/element.h"
 #include "random.h"
 #include "verb/commands.h"
 #include "verb/pipeline.h"
@@ -31,14 +30,6 @@ static kops_view *operand(struct step *step, unsigned i)
 	return i < step->op->n_inputs && step_has(step, i) ? &step->in[i] : NULL;
 }
 
-static void fill(const kops_view *view, struct random *random)
-{
-	unsigned char *at = kops_data(view->buffer);
-
-	for (uint64_t i = step_elements(view); i > 0; i--, at += kops_dtype_size(view->dtype))
-		element_put(view->dtype, at, random_unit(random));
-}
-
 /* Moves an operand from SHARED memory into the device's. */
 static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 {
@@ -58,14 +49,15 @@ static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 }
 
 /* Makes an operand of random numbers. Some kernels are slow if all numbers are equal. */
-static int make_operand(struct lesson *l, kops_view *view, struct random *random)
+static int make_operand(struct lesson *l, unsigned i, struct random *random)
 {
+	kops_view *view = operand(&l->step, i);
 	uint64_t bytes = step_elements(view) * kops_dtype_size(view->dtype);
 	int rc = pipeline_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
 
 	if (rc != CLI_OK)
 		return rc;
-	fill(view, random);
+	step_fill_random(&l->step, i, random);
 	return l->memory == RESIDENT ? upload(l->cli, view, bytes) : CLI_OK;
 }
 
@@ -77,7 +69,7 @@ static int make_operands(struct lesson *l)
 	random_start(&random, 1);
 	for (unsigned i = 0; i < OPERANDS && rc == CLI_OK; i++)
 		if (operand(&l->step, i))
-			rc = make_operand(l, operand(&l->step, i), &random);
+			rc = make_operand(l, i, &random);
 	return rc;
 }
 

@@ -60,6 +60,12 @@ int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view 
 	return client_add_op(job, &op_layer_norm, views, values, kernel);
 }
 
+int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {x, indices, y};
+	return client_add_op(job, &op_gather, views, NULL, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -108,4 +114,11 @@ int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status
 	                  : client_one_op_finish(k, kops_job_layer_norm(job, x, weight, bias, y, eps, NULL));
+}
+
+int kops_gather(kops *k, kops_view x, kops_view indices, kops_view y)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_gather(job, x, indices, y, NULL));
 }

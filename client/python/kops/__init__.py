@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather"]
 # End of names of described ops
 
 connect = Client
@@ -251,6 +251,17 @@ def layer_norm(x: Operand, weight: Operand | None = None, bias: Operand | None =
     becomes NaN; so does one of f64 whose sum leaves the range.
     """
     return default_client().layer_norm(x, weight, bias, out, axis=axis, eps=eps, kernel=kernel)
+
+
+def gather(x: Operand, indices: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """y[i, :] = x[indices[i], :], bit for bit.
+
+    x: [rows, columns]; f32, f64, f16, bf16, i32, c64 or c128
+    indices: 1 or 2 axes, of rows of x from 0 on; i32
+    The result: the indices' axes, then x's columns; numbers take the first array's type.
+    An index that is negative, or not below the number of rows, gives a row of zeros.
+    """
+    return default_client().gather(x, indices, out, kernel=kernel)
 
 
 # End of described ops

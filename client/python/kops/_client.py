@@ -310,6 +310,17 @@ class Client:
         key = (_ops.layer_norm, id(x), id(weight), id(bias), id(out), axis, float(eps), kernel)
         return self._op(key, (x, weight, bias), out)
 
+    def gather(self, x: Operand, indices: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """y[i, :] = x[indices[i], :], bit for bit.
+
+        x: [rows, columns]; f32, f64, f16, bf16, i32, c64 or c128
+        indices: 1 or 2 axes, of rows of x from 0 on; i32
+        The result: the indices' axes, then x's columns; numbers take the first array's type.
+        An index that is negative, or not below the number of rows, gives a row of zeros.
+        """
+        key = (_ops.gather, id(x), id(indices), id(out), kernel)
+        return self._op(key, (x, indices), out)
+
     # End of described ops
 
     @property

@@ -104,6 +104,9 @@ class Job:
                    out: Array | None = None, *, axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
         return self._add(*_ops.layer_norm(self._desk, x, weight, bias, out, axis, float(eps), kernel))
 
+    def gather(self, x: Operand, indices: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.gather(self._desk, x, indices, out, kernel))
+
     # End of described ops
 
     def _add(self, result: Array, ops: list[Op]) -> Array:

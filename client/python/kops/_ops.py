@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike
 
 from . import _library
-from ._array import Array, DeviceArray, NDArray, dtype_code, dtype_of, native
+from ._array import Array, DeviceArray, NDArray, dtype_code, dtype_of, elements, native
 from ._library import RANK_MAX, View, lib
 from ._session import Session
 from .errors import error
@@ -230,9 +230,19 @@ def _once(x: NDArray) -> NDArray:
 # ---- Any op, by its description
 
 
-def _operand_or_number(desk: Desk, x: Operand, other: Operand) -> NDArray:
-    """A number of Python takes the type of the array beside it, as in NumPy."""
-    if isinstance(x, (int, float)) and not isinstance(other, (int, float)):
+def _indices(x: int | Sequence[Any]) -> NDArray:
+    """What int32 cannot hold is out of range, whatever x is."""
+    y = elements(x)
+    if y.size and y.dtype.kind not in "iu":
+        raise error("DTYPE", f"indices are {y.dtype}; they must be integers")
+    return np.where((y >= 0) & (y < 2 ** 31), y, -1).astype(np.int32)
+
+
+def _operand_or_number(desk: Desk, x: Operand, other: Operand, is_index: bool) -> NDArray:
+    """A number of Python takes the type of the array beside it, as in NumPy; indices of Python are int32."""
+    if is_index and isinstance(x, (int, list, tuple)):
+        x = _indices(x)
+    elif isinstance(x, (int, float)) and not isinstance(other, (int, float)):
         x = np.asarray(x, desk.operand(other).dtype)
     return desk.operand(x)
 
@@ -251,7 +261,8 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
     check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
-    arrays = {name: _operand_or_number(desk, x, 0 if first is None else first) for name, x in given.items()}
+    arrays = {name: _operand_or_number(desk, x, 0 if first is None else first, (op, name) in INDICES)
+              for name, x in given.items()}
     whole = {name: x if x.ndim else x[None] for name, x in arrays.items()}
     for name, x in whole.items():
         _check_rank(x, name)
@@ -324,9 +335,14 @@ def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | N
                       (axis, None))
 
 
+def gather(desk: Desk, x: Operand, indices: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "gather", {"x": x, "indices": indices}, (), "y", out, kernel)
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean")}
+INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
 
 
 # End of described ops

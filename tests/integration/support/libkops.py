@@ -70,6 +70,7 @@ def load_library():
             ("kops_transpose", i32, [pointer, View, View]),
             ("kops_add", i32, [pointer, View, View, View]),
             ("kops_copy", i32, [pointer, View, View]),
+            ("kops_gather", i32, [pointer, View, View, View]),
             ("kops_reduce", i32, [pointer, View, View, i32]),
     ]:
         function = getattr(lib, name)

@@ -117,6 +117,18 @@ static void make_reduce(struct op_args *args)
 	args->params.reduce.kind = (kops_reduction)pick(3);
 }
 
+static void make_gather(struct op_args *args)
+{
+	uint64_t shape[3];
+	uint32_t axes = 1 + (uint32_t)pick(2);
+
+	random_shape(shape, 3);
+	args->views[0] = random_view((uint64_t[]){1 + pick(60), shape[axes]}, 2, 0);
+	args->views[1] = random_view(shape, axes, 1);
+	args->views[1].dtype = KOPS_I32;
+	args->views[2] = random_view(shape, axes + 1, 2);
+}
+
 /* Makes add, softmax and reduce in f32, in the same memory. */
 static void make(const struct op *op, struct op_args *args)
 {
@@ -129,6 +141,8 @@ static void make(const struct op *op, struct op_args *args)
 		make_transpose(args);
 	else if (op == &op_reduce)
 		make_reduce(args);
+	else if (op == &op_gather)
+		make_gather(args);
 	else
 		make_alike(args);
 	for (unsigned i = 0; i < op->n_operands; i++)
@@ -136,6 +150,14 @@ static void make(const struct op *op, struct op_args *args)
 			args->views[i].dtype = KOPS_F32;
 	if (op_check(args, why) < 0)
 		fail_msg("%s: %s", op->name, why);
+}
+
+/* Of 60 indices two or more are out of range. */
+static void fill_indices(struct memories *m, const struct op_args *args)
+{
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		for (unsigned e = 0; op_index_limit(args, v) > 0 && e < ELEMENTS; e++)
+			((int32_t *)m->start[v])[e] = (int32_t)pick(op_index_limit(args, v) + 2) - 1;
 }
 
 static void fill(struct memories *m, kops_dtype dtype)
@@ -166,13 +188,18 @@ static double at(const struct memories *m, unsigned memory, unsigned element, ko
 	return dtype == KOPS_F64 ? m->work[memory][element] : (double)((const float *)m->work[memory])[element];
 }
 
+static bool is_index(const struct op_args *args, unsigned memory)
+{
+	return memory < args->op->n_operands && args->op->operands[memory].is_index;
+}
+
 static void compare(const struct op_args *args, const struct memories *whole, const struct memories *parts,
                     double tolerance)
 {
 	kops_dtype dtype = args->views[0].dtype;
 
 	for (unsigned i = 0; i < OP_OPERANDS_MAX; i++)
-		for (unsigned e = 0; e < ELEMENTS; e++)
+		for (unsigned e = 0; e < ELEMENTS && !is_index(args, i); e++)
 			if (!(fabs(at(whole, i, e, dtype) - at(parts, i, e, dtype)) <= tolerance))
 				fail_msg("%s: element %u of memory %u is %g in parts, %g as a whole",
 				         args->op->name, e, i, at(parts, i, e, dtype), at(whole, i, e, dtype));
@@ -264,6 +291,7 @@ static void test_the_parts_are_the_whole(void **state)
 
 		make(ops[round % OP_COUNT], &args);
 		fill(&whole, args.views[0].dtype);
+		fill_indices(&whole, &args);
 		memcpy(parts.start, whole.start, sizeof whole.start);
 		cut_anyhow(&args, &cut);
 		in_steps += cut.n_steps > 1;
@@ -341,6 +369,7 @@ static void test_parts_that_grow_need_what_is_new(void **state)
 		grew[round % OP_COUNT] = true;
 		two_axes += cut.axes[1].n > 1 && cut.axes[2].n > 1;
 		fill(&whole, args.views[0].dtype);
+		fill_indices(&whole, &args);
 		point(&args, &whole);
 		args.op->reference(&args);
 		point(&args, &parts);
@@ -389,6 +418,7 @@ static void test_any_axis_may_be_cut(void **state)
 
 		make(ops[index], &args);
 		fill(&whole, args.views[0].dtype);
+		fill_indices(&whole, &args);
 		memcpy(parts.start, whole.start, sizeof whole.start);
 		point(&args, &whole);
 		args.op->reference(&args);

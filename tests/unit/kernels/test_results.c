@@ -40,10 +40,10 @@ static kops_dtype random_dtype(const struct op *op)
 static void random_input(struct op_args *args, unsigned v, kops_dtype dtype)
 {
 	if (args->op->operands[v].is_optional && rand() % 2) {
-		args->views[v].dtype = dtype;
+		args->views[v].dtype = op_dtype_beside(args->op, v, dtype);
 		op_fit_optional(args, v, rand() % 4 ? ANY_COUNT : 0);
 	} else {
-		random_view(&args->views[v], dtype);
+		random_view(&args->views[v], op_dtype_beside(args->op, v, dtype));
 	}
 }
 
