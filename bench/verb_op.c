@@ -79,12 +79,14 @@ static const struct option_row of_every_op[] = {
 #define ROWS_MAX   40
 
 /* The row of an optional input stands for a file there. */
-static struct option_row with_input(const struct option_row *row, unsigned i)
+static struct option_row with_input(const struct operation *op, const struct option_row *row, unsigned i)
 {
 	return (struct option_row){.name = row->name,
 	                           .type = &options_switch,
 	                           .member = offsetof(struct flags, with) + i * sizeof(bool),
-	                           .help = "with this operand, as long as the result's rows"};
+	                           .help = operation_is_extra(op, i)
+	                                       ? "with this operand, of the result's shape"
+	                                       : "with this operand, as long as the result's rows"};
 }
 
 /* Attributes, and optional inputs that are not there anyway, before what is the same for all ops. */
@@ -96,8 +98,8 @@ static void add_rows(struct option_row *to, const struct operation *op)
 			continue;
 		if (operation_has_attribute(op, row->name))
 			*to++ = *row;
-		else if (input < op->n_inputs && !operation_has_optional(op))
-			*to++ = with_input(row, input);
+		else if (input < op->n_inputs && !operation_has_optional(op, input))
+			*to++ = with_input(op, row, input);
 	}
 	memcpy(to, of_every_op, sizeof(of_every_op));
 }

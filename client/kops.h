@@ -21,42 +21,52 @@
 /*
  * The ops. Axes in brackets may be absent. The kops_job_OP() calls say more of each.
  *
- *     op          result                            operands                            types          in place
- *     gemm        c = activation(alpha * a * b +    a: [batch,] M, K                    f32, f64,      no
- *                 beta * c + bias)                  b: [batch,] K, N                    f16, bf16
+ *     op          result                            operands                           types          in place
+ *     gemm        c = activation(alpha * a * b +    a: [batch,] M, K                   f32, f64,      no
+ *                 beta * c + bias)                  b: [batch,] K, N                   f16, bf16
  *                                                   bias: 1 to 3 axes
  *                                                   c: [batch,] M, N
- *     softmax     y = softmax(scale * x) over the   x: 1 to 4 axes                      f32, f64,      y on x
- *                 last axis, or its logarithm       y: x's shape                        f16, bf16
- *     transpose   y[…, j, i] = x[…, i, j], bit for  x: 2 to 4 axes                      f32, f64,      no
- *                 bit                               y: x's shape with the last two      f16, bf16,
- *                                                     extents exchanged                 i32, c64,
- *                                                                                       c128
- *     add         y = a + b, rounded once           a: 1 to 4 axes                      f32, f64,      y on a
- *                                                   b: as a                             f16, bf16      or b
+ *     softmax     y = softmax(scale * x) over the   x: 1 to 4 axes                     f32, f64,      y on x
+ *                 last axis, or its logarithm       y: x's shape                       f16, bf16
+ *     transpose   y[…, j, i] = x[…, i, j], bit for  x: 2 to 4 axes                     f32, f64,      no
+ *                 bit                               y: x's shape with the last two     f16, bf16,
+ *                                                     extents exchanged                i32, c64,
+ *                                                                                      c128
+ *     add         y = a + b, rounded once           a: 1 to 4 axes                     f32, f64,      y on a or
+ *                                                   b: as a                            f16, bf16      b
  *                                                   y: 1 to 4 axes
- *     copy        y = x, bit for bit                x: 1 to 4 axes                      f32, f64,      no
- *                                                   y: x's shape                        f16, bf16,
- *                                                                                       i32, c64,
- *                                                                                       c128
- *     reduce      y = the sum, the largest or the   x: 1 to 4 axes                      f32, f64,      no
- *                 mean of x over its last axis      y: x's shape without the last       f16, bf16
+ *     copy        y = x, bit for bit                x: 1 to 4 axes                     f32, f64,      no
+ *                                                   y: x's shape                       f16, bf16,
+ *                                                                                      i32, c64,
+ *                                                                                      c128
+ *     reduce      y = the sum, the largest or the   x: 1 to 4 axes                     f32, f64,      no
+ *                 mean of x over its last axis      y: x's shape without the last      f16, bf16
  *                                                     axis, or with 1 there
- *     multiply    y = a * b, element by element,    a: 1 to 4 axes                      f32, f64,      y on a
- *                 rounded once                      b: as a                             f16, bf16      or b
+ *     multiply    y = a * b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
+ *                 rounded once                      b: as a                            f16, bf16      b
  *                                                   y: 1 to 4 axes
- *     layer_norm  y = (x - mean) / sqrt(variance +  x: 1 to 4 axes                      f32, f64,      y on x
- *                 eps) * weight + bias along the    weight: one axis, as long as x's    f16, bf16
- *                 last axis                           last
- *                                                   bias: one axis, as long as x's
- *                                                     last
+ *     layer_norm  y = (x - mean) / sqrt(variance +  x: 1 to 4 axes                     f32, f64,      y on x or
+ *                 eps) * weight + bias along the    weight: one axis, as long as x's   f16, bf16      residual;
+ *                 last axis                           last                                            sum on x
+ *                                                   bias: one axis, as long as x's                    or
+ *                                                     last                                            residual
+ *                                                   residual: x's shape
  *                                                   y: x's shape
- *     gather      y[i, :] = x[indices[i], :], bit   x: [rows, columns]                  x: f32, f64,   no
- *                 for bit                           indices: 1 or 2 axes, of rows of x    f16, bf16,
- *                                                     from 0 on                           i32, c64 or
- *                                                   y: the indices' axes, then x's        c128
- *                                                     columns                           indices: i32
- *                                                                                       y: x's type
+ *                                                   sum: x's shape
+ *     gather      y[i, :] = x[indices[i], :], bit   x: [rows, columns]                 x: f32, f64,   no
+ *                 for bit                           indices: 1 or 2 axes, of rows of     f16, bf16,
+ *                                                     x from 0 on                        i32, c64 or
+ *                                                   y: the indices' axes, then x's       c128
+ *                                                     columns                          indices: i32
+ *                                                                                      y: x's type
+ *     rms_norm    y = x / sqrt(mean of x^2 + eps)   x: 1 to 4 axes                     f32, f64,      y on x or
+ *                 * weight + bias along the last    weight: one axis, as long as x's   f16, bf16      residual;
+ *                 axis                                last                                            sum on x
+ *                                                   bias: one axis, as long as x's                    or
+ *                                                     last                                            residual
+ *                                                   residual: x's shape
+ *                                                   y: x's shape
+ *                                                   sum: x's shape
  */
 
 /* End of table of ops */
@@ -645,14 +655,18 @@ int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, cons
 
 /*
  * y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
- *   x       1 to 4 axes
- *   weight  one axis, as long as x's last; ones if absent; a view without buffer is absent
- *   bias    one axis, as long as x's last; zeros if absent; a view without buffer is absent
- *   y       x's shape
- *   eps     added to the variance; 0 or more, finite in f32
- * All of one type: f32, f64, f16 or bf16. y may be x, as the same view; any other overlap is refused. The
- * variance is that of all elements of the row, not of a sample. A row with NaN or an infinity becomes NaN; so
- * does one of f64 whose sum leaves the range.
+ *   x         1 to 4 axes
+ *   weight    one axis, as long as x's last; ones if absent; a view without buffer is absent
+ *   bias      one axis, as long as x's last; zeros if absent; a view without buffer is absent
+ *   residual  x's shape; added to x before, zeros if absent
+ *   y         x's shape
+ *   sum       x's shape; x + residual, if wanted
+ *   eps       added to the variance; 0 or more, finite in f32
+ * All of one type: f32, f64, f16 or bf16. To give residual or sum, call kops_job_op(). y may be x or residual,
+ * as the same view; any other overlap is refused. sum may be x or residual, as the same view; any other overlap
+ * is refused. The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
+ * becomes NaN; so does one of f64 whose sum leaves the range. With a residual, x + residual takes the place of
+ * x, rounded to their type.
  */
 int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps,
                         const char *kernel);
@@ -666,6 +680,23 @@ int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view 
  * zeros.
  */
 int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, const char *kernel);
+
+/*
+ * y = x / sqrt(mean of x^2 + eps) * weight + bias along the last axis.
+ *   x         1 to 4 axes
+ *   weight    one axis, as long as x's last; ones if absent; a view without buffer is absent
+ *   bias      one axis, as long as x's last; zeros if absent
+ *   residual  x's shape; added to x before, zeros if absent
+ *   y         x's shape
+ *   sum       x's shape; x + residual, if wanted
+ *   eps       added to the mean of squares; 0 or more, finite in f32
+ * All of one type: f32, f64, f16 or bf16. To give bias, residual or sum, call kops_job_op(). y may be x or
+ * residual, as the same view; any other overlap is refused. sum may be x or residual, as the same view; any
+ * other overlap is refused. A row with NaN becomes NaN. An infinity becomes NaN, and what is finite in its row
+ * 0. With a residual, x + residual takes the place of x, rounded to their type.
+ */
+int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y, double eps,
+                      const char *kernel);
 
 /* End of job calls */
 
@@ -890,6 +921,12 @@ int kops_layer_norm(kops *k, kops_view x, kops_view weight, kops_view bias, kops
 
 /* y[i, :] = x[indices[i], :], bit for bit. Shapes, types and use in place as for kops_job_gather(). */
 int kops_gather(kops *k, kops_view x, kops_view indices, kops_view y);
+
+/*
+ * y = x / sqrt(mean of x^2 + eps) * weight + bias along the last axis. Shapes, types and use in place as for
+ * kops_job_rms_norm().
+ */
+int kops_rms_norm(kops *k, kops_view x, kops_view weight, kops_view y, double eps);
 
 /* End of one-op calls */
 

@@ -394,6 +394,10 @@ class job
 	{
 		return added(kops_job_gather(get(), x, indices, y, kernel));
 	}
+	job &rms_norm(view x, view weight, view y, double eps = 1e-05, const char *kernel = nullptr)
+	{
+		return added(kops_job_rms_norm(get(), x, weight, y, eps, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -665,6 +669,10 @@ class client
 	void gather(view x, view indices, view y)
 	{
 		detail::check(connection(), kops_gather(get(), x, indices, y));
+	}
+	void rms_norm(view x, view weight, view y, double eps = 1e-05)
+	{
+		detail::check(connection(), kops_rms_norm(get(), x, weight, y, eps));
 	}
 	/* End of members of client */
 

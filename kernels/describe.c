@@ -70,6 +70,7 @@ static void put_operand(const struct op *op, unsigned i)
 	put_member("name", o->name);
 	put_member("role", roles[o->role]);
 	printf("\"optional\": %s, ", o->is_optional ? "true" : "false");
+	printf("\"extra\": %s, ", o->is_extra ? "true" : "false");
 	printf("\"index\": %s, ", o->is_index ? "true" : "false");
 	put_dtypes(o->dtypes);
 	put_in_place(op, o->in_place);

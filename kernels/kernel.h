@@ -106,6 +106,7 @@ struct op_operand {
 	uint32_t dtypes;  /* DTYPE_BIT of each type that it may have */
 	int8_t dtype_of;  /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
 	uint8_t in_place; /* of an output: bit i is set if it may be the very same view as operand i */
+	bool is_extra;    /* of an optional input: problems that are known by their size alone do without it */
 	bool is_index; /* of an input of i32: its elements number the indices of the first operand's axis 0 */
 	const char *about; /* shape and meaning, as a phrase */
 };

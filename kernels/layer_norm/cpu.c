@@ -1,8 +1,9 @@
 /*
- * layer_norm on the CPU, as `vectorised`. Each piece of a row stays in the first-level cache while it is
- * measured in f32 (f64 in f64): first its mean, then the deviations from it. The results of pieces are joined
- * in float64, and a second pass writes. 16-bit elements are widened in a buffer. Threads take rows, or the
- * pieces of few long rows. Rows whose squares exceed f32 are computed in float64, element by element.
+ * layer_norm and rms_norm on the CPU, as `vectorised`. Each piece of a row stays in the first-level cache while
+ * it is measured in f32 (f64 in f64): first its mean, then the deviations from it. The results of pieces are
+ * joined in float64, and a second pass writes. 16-bit elements are widened in a buffer. Threads take rows, or
+ * the pieces of few long rows. Rows whose squares exceed f32 are computed in float64, element by element. A
+ * residual is added while a piece is loaded, each time.
  *
  * Bound by memory for rows of 60 elements or more.
  */
@@ -11,8 +12,9 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "layer_norm/cpu.h"
 #include "layer_norm/cpu_lanes.h"
-#include "layer_norm/layer_norm.h"
+#include "layer_norm/rows.h"
 
 #define PIECE         2048  /* elements of a row that are processed at once */
 #define SUM_BLOCK     256   /* terms added in f32 before float64 takes over */
@@ -88,6 +90,20 @@ struct measures {
 		s.near = (double)near;                                                                         \
 		*ret = s;                                                                                      \
 	}                                                                                                      \
+	CPU_CLONES static void squares_##T(const T *x, int64_t n, struct sums *ret)                            \
+	{                                                                                                      \
+		struct sums s = {0, 0, 0};                                                                     \
+		for (int64_t from = 0; from < n; from += SUM_BLOCK) {                                          \
+			struct sums block = {0, 0, 0};                                                         \
+			sums_##T(x + from, least(n - from, SUM_BLOCK), 0, &block);                             \
+			s.squares += block.squares;                                                            \
+		}                                                                                              \
+		*ret = s;                                                                                      \
+	}                                                                                                      \
+	CPU_CLONES static void add_##T(T *to, const T *a, const T *b, int64_t n)                               \
+	{                                                                                                      \
+		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];                       \
+	}                                                                                                      \
 	CPU_CLONES static void write_##T(T *y, const T *x, int64_t n, const T *weight, const T *bias,          \
 	                                 const struct measures *m)                                             \
 	{                                                                                                      \
@@ -109,23 +125,23 @@ LOOPS(double)
 
 static struct layer_norm_partial partial_of(const struct sums *s, int64_t n)
 {
-	double count = (double)n;
+	double count = (double)n, squares = s->squares - s->apart * s->apart / count;
 
-	return (struct layer_norm_partial){count, s->near + s->apart / count,
-	                                   fmax(s->squares - s->apart * s->apart / count, 0)};
+	return (struct layer_norm_partial){count, s->near + s->apart / count, squares < 0 ? 0 : squares};
 }
 
 /* Measures elements of a 16-bit type or f32 in float64. */
-static struct layer_norm_partial measure_wide(const struct view *x, int64_t at, int64_t n)
+static struct layer_norm_partial measure_wide(const struct op_args *args, const struct layer_norm_place *at,
+                                              int64_t n)
 {
 	struct sums s = {0, 0, 0};
 
-	for (int64_t i = 0; i < n; i++)
-		s.near += half_load(x->data, x->dtype, at + i * x->strides[3]);
+	for (int64_t i = 0; i < n && !layer_norm_is_rms(args); i++)
+		s.near += layer_norm_element(args, at, i);
 	s.near /= (double)n;
 	for (int64_t i = 0; i < n; i++) {
-		double d = half_load(x->data, x->dtype, at + i * x->strides[3]) - s.near;
-		s.apart += d;
+		double d = layer_norm_element(args, at, i) - s.near;
+		s.apart += layer_norm_is_rms(args) ? 0 : d;
 		s.squares += d * d;
 	}
 	return partial_of(&s, n);
@@ -184,6 +200,37 @@ static void scatter(const struct view *y, int64_t at, const union buffer *from, 
 		half_store(first, y->dtype, i * step, y->dtype == KOPS_F64 ? from->d[i] : (double)from->f[i]);
 }
 
+/* Rounds elements of a buffer to a type whose loops are in f32. */
+static void round_to(union buffer *room, kops_dtype dtype, int64_t n)
+{
+	uint16_t narrow[PIECE];
+
+	if (dtype == KOPS_F32)
+		return;
+	half_narrow(narrow, dtype, room->f, n);
+	half_widen(room->f, narrow, dtype, n);
+}
+
+/* Returns n elements of a row, of x or of x + residual: in the buffer, or x's in place. */
+static const void *load(const struct op_args *args, const struct layer_norm_place *at, int64_t n,
+                        union buffer *room)
+{
+	const struct view *x = &args->views[LAYER_NORM_X], *residual = &args->views[LAYER_NORM_RESIDUAL];
+	const void *elements = gather(x, 3, at->of[LAYER_NORM_X], n, room), *added;
+	union buffer other;
+
+	if (view_is_absent(residual))
+		return elements;
+	added = gather(residual, 3, at->of[LAYER_NORM_RESIDUAL], n, &other);
+	if (x->dtype == KOPS_F64) {
+		add_double(room->d, elements, added, n);
+	} else {
+		add_float(room->f, elements, added, n);
+		round_to(room, x->dtype, n);
+	}
+	return room;
+}
+
 /* weight and bias of some columns, in the type of the loops; NULL if absent. */
 struct vectors {
 	const void *weight, *bias;
@@ -202,31 +249,32 @@ static void gather_vectors(const struct op_args *args, int64_t column, int64_t n
 }
 
 /* piece: its elements in the type of the loops. */
-static struct layer_norm_partial measure_piece(const struct op_args *args, int64_t at, const void *piece,
-                                               int64_t n)
+static struct layer_norm_partial measure_piece(const struct op_args *args, const struct layer_norm_place *at,
+                                               const void *piece, int64_t n)
 {
-	const struct view *x = &args->views[LAYER_NORM_X];
+	bool is_rms = layer_norm_is_rms(args);
 	struct sums s;
 
-	if (x->dtype == KOPS_F64) {
-		measure_double(piece, n, &s);
+	if (args->views[LAYER_NORM_X].dtype == KOPS_F64) {
+		(is_rms ? squares_double : measure_double)(piece, n, &s);
 		return partial_of(&s, n);
 	}
-	measure_float(piece, n, &s);
+	(is_rms ? squares_float : measure_float)(piece, n, &s);
 	return layer_norm_is_in_f32(s.squares, (double)n, layer_norm_eps(args)) ? partial_of(&s, n)
-	                                                                        : measure_wide(x, at, n);
+	                                                                        : measure_wide(args, at, n);
 }
 
 /* Measures columns [from, to) of a row. */
-static struct layer_norm_partial measure(const struct op_args *args, int64_t row, int64_t from, int64_t to)
+static struct layer_norm_partial measure(const struct op_args *args, const struct layer_norm_place *row,
+                                         int64_t from, int64_t to)
 {
-	const struct view *x = &args->views[LAYER_NORM_X];
 	struct layer_norm_partial known = {0, 0, 0};
 	union buffer room;
 
 	for (int64_t i = from; i < to; i += PIECE) {
-		int64_t n = least(to - i, PIECE), at = row + i * x->strides[3];
-		known = layer_norm_join(known, measure_piece(args, at, gather(x, 3, at, n, &room), n));
+		int64_t n = least(to - i, PIECE);
+		struct layer_norm_place at = layer_norm_column(args, *row, i);
+		known = layer_norm_join(known, measure_piece(args, &at, load(args, &at, n, &room), n));
 	}
 	return known;
 }
@@ -236,16 +284,20 @@ static double vector_at(const struct view *v, int64_t column, double otherwise)
 	return view_is_absent(v) ? otherwise : half_load(v->data, v->dtype, column * v->strides[0]);
 }
 
-static void write_wide(const struct op_args *args, int64_t x_at, int64_t y_at, int64_t column, int64_t n,
+/* at: of column `column`. */
+static void write_wide(const struct op_args *args, const struct layer_norm_place *at, int64_t column, int64_t n,
                        const struct measures *m)
 {
-	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
+	const struct view *y = &args->views[LAYER_NORM_Y], *sum = &args->views[LAYER_NORM_SUM];
 
 	for (int64_t i = 0; i < n; i++) {
-		double t = (half_load(x->data, x->dtype, x_at + i * x->strides[3]) - m->mean) * m->inverse;
-		half_store(y->data, y->dtype, y_at + i * y->strides[3],
+		double element = layer_norm_element(args, at, i), t = (element - m->mean) * m->inverse;
+		half_store(y->data, y->dtype, at->of[LAYER_NORM_Y] + i * y->strides[3],
 		           t * vector_at(&args->views[LAYER_NORM_WEIGHT], column + i, 1) +
 		               vector_at(&args->views[LAYER_NORM_BIAS], column + i, 0));
+		if (!view_is_absent(sum))
+			half_store(sum->data, sum->dtype, at->of[LAYER_NORM_SUM] + i * sum->strides[3],
+			           element);
 	}
 }
 
@@ -257,11 +309,28 @@ static void *place_of(const struct view *y, int64_t at, union buffer *room)
 	return is_direct ? (char *)y->data + at * (int64_t)dtype_size(y->dtype) : (char *)room;
 }
 
-/* piece: the elements at x_at in the type of the loops. */
-static void write_piece(const struct op_args *args, const void *piece, int64_t y_at, int64_t n,
-                        const struct vectors *v, const struct measures *m)
+/* piece: x + residual, in a buffer. */
+static void write_sum(const struct op_args *args, const struct layer_norm_place *at, const void *piece,
+                      int64_t n)
+{
+	const struct view *sum = &args->views[LAYER_NORM_SUM];
+	union buffer room;
+
+	if (view_is_absent(sum))
+		return;
+	void *to = place_of(sum, at->of[LAYER_NORM_SUM], &room);
+	if (to == &room)
+		scatter(sum, at->of[LAYER_NORM_SUM], piece, n);
+	else
+		memcpy(to, piece, (size_t)n * dtype_size(sum->dtype));
+}
+
+/* piece: the elements there in the type of the loops. */
+static void write_piece(const struct op_args *args, const void *piece, const struct layer_norm_place *at,
+                        int64_t n, const struct vectors *v, const struct measures *m)
 {
 	const struct view *y = &args->views[LAYER_NORM_Y];
+	int64_t y_at = at->of[LAYER_NORM_Y];
 	union buffer room;
 	void *to = place_of(y, y_at, &room);
 
@@ -271,41 +340,41 @@ static void write_piece(const struct op_args *args, const void *piece, int64_t y
 		write_float(to, piece, n, v->weight, v->bias, m);
 	if (to == &room)
 		scatter(y, y_at, &room, n);
+	write_sum(args, at, piece, n);
 }
 
 /* Writes columns [from, to) of the row. */
-static void write_columns(const struct op_args *args, int64_t x_row, int64_t y_row, int64_t from, int64_t to,
-                          const struct measures *m)
+static void write_columns(const struct op_args *args, const struct layer_norm_place *row, int64_t from,
+                          int64_t to, const struct measures *m)
 {
-	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
 	struct vectors v;
 	union buffer room;
 
 	for (int64_t i = from; i < to; i += PIECE) {
-		int64_t n = least(to - i, PIECE), x_at = x_row + i * x->strides[3],
-		        y_at = y_row + i * y->strides[3];
+		int64_t n = least(to - i, PIECE);
+		struct layer_norm_place at = layer_norm_column(args, *row, i);
 
 		if (m->is_wide) {
-			write_wide(args, x_at, y_at, i, n, m);
+			write_wide(args, &at, i, n, m);
 			continue;
 		}
 		gather_vectors(args, i, n, &v);
-		write_piece(args, gather(x, 3, x_at, n, &room), y_at, n, &v, m);
+		write_piece(args, load(args, &at, n, &room), &at, n, &v, m);
 	}
 }
 
 /* Computes a row of one piece. v: for all columns. */
-static void short_row(const struct op_args *args, int64_t x_row, int64_t y_row, int64_t n,
+static void short_row(const struct op_args *args, const struct layer_norm_place *row, int64_t n,
                       const struct vectors *v)
 {
 	union buffer room;
-	const void *piece = gather(&args->views[LAYER_NORM_X], 3, x_row, n, &room);
-	struct measures m = measures_of(args, measure_piece(args, x_row, piece, n));
+	const void *piece = load(args, row, n, &room);
+	struct measures m = measures_of(args, measure_piece(args, row, piece, n));
 
 	if (m.is_wide)
-		write_wide(args, x_row, y_row, 0, n, &m);
+		write_wide(args, row, 0, n, &m);
 	else
-		write_piece(args, piece, y_row, n, v, &m);
+		write_piece(args, piece, row, n, v, &m);
 }
 
 /* ---- Rows ---- */
@@ -333,33 +402,34 @@ static void hand_on(const struct op_args *args, uint64_t row, struct layer_norm_
 static void long_row(const struct op_args *args, uint64_t row, int64_t columns)
 {
 	enum layer_norm_pass pass = layer_norm_pass(args);
-	int64_t x = view_row(&args->views[LAYER_NORM_X], row);
+	struct layer_norm_place place = layer_norm_row(args, row);
 	struct layer_norm_partial known =
-	    pass == LAYER_NORM_WRITE ? *carried_of(args, row) : measure(args, x, 0, columns);
+	    pass == LAYER_NORM_WRITE ? *carried_of(args, row) : measure(args, &place, 0, columns);
 	struct measures m = measures_of(args, known);
 
 	if (pass == LAYER_NORM_MEASURE)
 		hand_on(args, row, known);
 	else
-		write_columns(args, x, view_row(&args->views[LAYER_NORM_Y], row), 0, columns, &m);
+		write_columns(args, &place, 0, columns, &m);
 }
 
 /* Computes rows [first, end), each of one piece. */
 static void short_rows(const struct work *w, uint64_t first, uint64_t end, const struct vectors *v)
 {
-	const struct view *x = &w->args->views[LAYER_NORM_X], *y = &w->args->views[LAYER_NORM_Y];
-
-	for (uint64_t row = first; row < end; row++)
-		short_row(w->args, view_row(x, row), view_row(y, row), (int64_t)w->columns, v);
+	for (uint64_t row = first; row < end; row++) {
+		struct layer_norm_place place = layer_norm_row(w->args, row);
+		short_row(w->args, &place, (int64_t)w->columns, v);
+	}
 }
 
-/* Returns true if rows are short enough to be computed together. */
+/* Returns true if rows are short enough to be computed together. With a residual, a row that has to be done
+ * again could have been overwritten by its sum. */
 static bool goes_in_lanes(const struct op_args *args)
 {
 	const struct view *x = &args->views[LAYER_NORM_X];
 
 	return layer_norm_pass(args) == LAYER_NORM_WHOLE && x->dtype != KOPS_F64 &&
-	       x->shape[3] <= LAYER_NORM_LANES_COLUMNS;
+	       !layer_norm_has_residual(args) && x->shape[3] <= LAYER_NORM_LANES_COLUMNS;
 }
 
 /* Loads one of several rows into its lane. */
@@ -395,7 +465,8 @@ static void rows_in_lanes(const struct work *w, uint64_t first, uint64_t end, co
 		unsigned rows = (unsigned)least((int64_t)(end - first), LAYER_NORM_LANES);
 		for (unsigned i = 0; i < rows; i++)
 			load_lane(x, view_row(x, first + i), n, &lanes, i);
-		uint32_t bad = layer_norm_of_lanes(&lanes, n, v->weight, v->bias, layer_norm_eps(w->args));
+		uint32_t bad = layer_norm_of_lanes(&lanes, n, layer_norm_is_rms(w->args), v->weight, v->bias,
+		                                   layer_norm_eps(w->args));
 		for (unsigned i = 0; i < rows; i++)
 			if (bad >> i & 1)
 				short_rows(w, first + i, first + i + 1, v);
@@ -429,8 +500,8 @@ static void measure_some(void *ctx, unsigned part)
 	uint64_t row = part / w->column_parts;
 	unsigned piece = part % w->column_parts;
 
-	w->found[part] = measure(w->args, view_row(&w->args->views[LAYER_NORM_X], row),
-	                         (int64_t)threads_bound(w->columns, piece, w->column_parts),
+	struct layer_norm_place place = layer_norm_row(w->args, row);
+	w->found[part] = measure(w->args, &place, (int64_t)threads_bound(w->columns, piece, w->column_parts),
 	                         (int64_t)threads_bound(w->columns, piece + 1, w->column_parts));
 }
 
@@ -441,9 +512,8 @@ static void write_some(void *ctx, unsigned part)
 	unsigned piece = part % w->column_parts;
 	struct measures m = measures_of(w->args, w->found[row * w->column_parts]);
 
-	write_columns(w->args, view_row(&w->args->views[LAYER_NORM_X], row),
-	              view_row(&w->args->views[LAYER_NORM_Y], row),
-	              (int64_t)threads_bound(w->columns, piece, w->column_parts),
+	struct layer_norm_place place = layer_norm_row(w->args, row);
+	write_columns(w->args, &place, (int64_t)threads_bound(w->columns, piece, w->column_parts),
 	              (int64_t)threads_bound(w->columns, piece + 1, w->column_parts), &m);
 }
 
@@ -485,7 +555,7 @@ static unsigned column_parts(uint64_t rows, uint64_t columns)
 	return rows > 0 && rows < parts ? parts / (unsigned)rows + 1 : 0;
 }
 
-static uint64_t workspace(const struct op_args *args)
+uint64_t layer_norm_vectorised_workspace(const struct op_args *args)
 {
 	uint64_t rows = layer_norm_rows(args);
 
@@ -493,7 +563,7 @@ static uint64_t workspace(const struct op_args *args)
 	                 sizeof(struct layer_norm_partial));
 }
 
-static int vectorised(const struct op_args *args, const struct launch *launch)
+int layer_norm_vectorised(const struct op_args *args, const struct launch *launch)
 {
 	struct work w = {.args = args,
 	                 .rows = layer_norm_rows(args),
@@ -510,10 +580,10 @@ static int vectorised(const struct op_args *args, const struct launch *launch)
 	return 0;
 }
 
-static double time_ns(const struct op_args *args)
+double layer_norm_vectorised_ns(const struct op_args *args)
 {
 	const double apart_ns = 1.5;
-	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
+	const struct view *x = &args->views[LAYER_NORM_X];
 	double row_ns = goes_in_lanes(args) ? 15 : 75;
 	double element_ns = goes_in_lanes(args)    ? 2
 	                    : x->dtype == KOPS_F32 ? 0.5
@@ -522,30 +592,13 @@ static double time_ns(const struct op_args *args)
 	double elements = (double)view_elements(x), rows = (double)layer_norm_rows(args);
 	double parts = elements / PART_ELEMENTS;
 
-	element_ns += apart_ns * ((x->strides[3] != 1) + (y->strides[3] != 1));
+	for (unsigned v = 0; v < LAYER_NORM_OPERANDS; v++)
+		if (layer_norm_has_rows(v) && !view_is_absent(&args->views[v]) &&
+		    args->views[v].strides[3] != 1)
+			element_ns += apart_ns;
+	if (layer_norm_has_residual(args))
+		element_ns *= 1.5;
 	return fmax((rows * row_ns + elements * element_ns) / cpu_threads(parts), cpu_memory_ns(args, parts));
 }
 
-static bool supports(const struct op_args *args, const char **ret_why_not)
-{
-	(void)args;
-	(void)ret_why_not;
-	return true;
-}
-
-static const struct kernel kernels[] = {
-    {
-        .name = "vectorised",
-        .idea = "vector loops over pieces of a row: measured, then written; threads over rows or their pieces",
-        .dtypes = "f32 f64 f16 bf16",
-        .takes = "any strides",
-        .supports = supports,
-        .time_ns = time_ns,
-        .workspace = workspace,
-        .launch = vectorised,
-        .carries = true,
-    },
-    CPU_REFERENCE_KERNEL("f32 f64 f16 bf16"),
-};
-
-const struct kernel_list layer_norm_cpu_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};
+LAYER_NORM_CPU_KERNELS(layer_norm);

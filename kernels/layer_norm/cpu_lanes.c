@@ -12,14 +12,14 @@
 #define LANES     LAYER_NORM_LANES
 #define EACH_LANE _Pragma("omp simd") for (unsigned l = 0; l < LANES; l++)
 
-CPU_CLONES uint32_t layer_norm_of_lanes(struct layer_norm_lanes *rows, int64_t n, const float *weight,
-                                        const float *bias, double eps)
+CPU_CLONES uint32_t layer_norm_of_lanes(struct layer_norm_lanes *rows, int64_t n, bool is_rms,
+                                        const float *weight, const float *bias, double eps)
 {
 	float near[LANES] = {0}, apart[LANES] = {0}, squares[LANES] = {0}, inverse[LANES];
 	const float count = (float)n, addend = (float)eps;
 	uint32_t bad = 0;
 
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < n && !is_rms; i++)
 		EACH_LANE near[l] += rows->at[i][l];
 	EACH_LANE near[l] /= count;
 	for (int64_t i = 0; i < n; i++)
@@ -31,7 +31,7 @@ CPU_CLONES uint32_t layer_norm_of_lanes(struct layer_norm_lanes *rows, int64_t n
 		}
 	EACH_LANE
 	{
-		float mean = apart[l] / count, rest = squares[l] - apart[l] * mean;
+		float mean = is_rms ? 0 : apart[l] / count, rest = squares[l] - apart[l] * mean;
 		apart[l] = mean;
 		inverse[l] = 1 / sqrtf((rest > 0 ? rest : 0) / count + addend);
 	}

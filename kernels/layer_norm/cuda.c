@@ -1,11 +1,9 @@
+/* cuda.c: what layer_norm's and rms_norm's kernels for GPUs take, and how long; cuda.h has their table. */
+#include "layer_norm/cuda.h"
+
 #include <math.h>
 
-#include "common/cuda.h"
-#include "layer_norm/pieces.h"
-
-CUDA_LAUNCH(layer_norm_kept);
-
-static bool supports_kept(const struct op_args *args, const char **ret_why_not)
+bool layer_norm_supports_kept(const struct op_args *args, const char **ret_why_not)
 {
 	const struct view *v = args->views;
 
@@ -13,7 +11,7 @@ static bool supports_kept(const struct op_args *args, const char **ret_why_not)
 		uint32_t last = v[i].rank - 1;
 
 		if (!view_is_absent(&v[i]) && v[i].shape[last] > 1 && v[i].strides[last] != 1) {
-			*ret_why_not = "needs the elements of a row, of weight and of bias side by side";
+			*ret_why_not = "needs the elements of each row and vector side by side";
 			return false;
 		}
 	}
@@ -22,7 +20,7 @@ static bool supports_kept(const struct op_args *args, const char **ret_why_not)
 	       LAYER_NORM_KEPT_BYTES * LAYER_NORM_KEPT_THREADS;
 }
 
-static bool supports_pieces(const struct op_args *args, const char **ret_why_not)
+bool layer_norm_supports_pieces(const struct op_args *args, const char **ret_why_not)
 {
 	(void)args;
 	(void)ret_why_not;
@@ -33,7 +31,7 @@ static bool supports_pieces(const struct op_args *args, const char **ret_why_not
 
 #define SECTOR 32 /* bytes; the least that the GPU reads or writes */
 
-static double kept_ns(const struct op_args *args)
+double layer_norm_kept_ns(const struct op_args *args)
 {
 	const double launch_ns = 3200, share = 0.8, row_clocks = 1400;
 	const struct view *x = &args->views[LAYER_NORM_X];
@@ -52,20 +50,20 @@ static double kept_ns(const struct op_args *args)
 static double pass_ns(const struct op_args *args, bool writes)
 {
 	const double share = 0.6, step_clocks = 700, join_clocks = 1500;
-	const struct view *x = &args->views[LAYER_NORM_X], *y = &args->views[LAYER_NORM_Y];
-	double size = (double)dtype_size(x->dtype), rows = (double)layer_norm_rows(args);
+	const struct view *x = &args->views[LAYER_NORM_X];
+	double size = (double)dtype_size(x->dtype), rows = (double)layer_norm_rows(args), bytes = 0;
 	double blocks = rows * (double)layer_norm_pieces_of_row(args);
 	double steps = ceil((double)view_elements(x) / blocks / LAYER_NORM_PIECE_COLUMNS);
-	double bytes = x->strides[3] == 1 ? size : SECTOR;
 
-	if (writes)
-		bytes += y->strides[3] == 1 ? size : SECTOR;
+	for (unsigned v = 0; v < (writes ? LAYER_NORM_OPERANDS : LAYER_NORM_Y); v++)
+		if (layer_norm_has_rows(v) && !view_is_absent(&args->views[v]))
+			bytes += args->views[v].strides[3] == 1 ? size : SECTOR;
 	return fmax(cuda_ns_of_bytes((double)view_elements(x) * bytes, share),
 	            cuda_ns_of_clocks(blocks * (steps * step_clocks + (writes ? 0 : join_clocks)))) *
 	       fmax(2 * cuda_multiprocessors() / blocks, 1);
 }
 
-static double pieces_ns(const struct op_args *args)
+double layer_norm_pieces_ns(const struct op_args *args)
 {
 	const double launch_ns = 2500, row_ns = 2;
 	enum layer_norm_pass pass = layer_norm_pass(args);
@@ -79,27 +77,4 @@ static double pieces_ns(const struct op_args *args)
 	return ns;
 }
 
-static const struct kernel kernels[] = {
-    {
-        .name = "kept",
-        .idea = "threads keep a row in registers: read once, written once; the mean is mended by what is left",
-        .dtypes = "f32 f64 f16 bf16",
-        .takes = "rows of unit stride, up to 64 KiB",
-        .supports = supports_kept,
-        .time_ns = kept_ns,
-        .launch = layer_norm_kept,
-    },
-    {
-        .name = "pieces",
-        .idea = "blocks measure pieces of rows, then write them; of a long row a part at a time",
-        .dtypes = "f32 f64 f16 bf16",
-        .takes = "any strides",
-        .supports = supports_pieces,
-        .workspace = layer_norm_pieces_workspace,
-        .time_ns = pieces_ns,
-        .launch = layer_norm_pieces,
-        .carries = true,
-    },
-};
-
-const struct kernel_list layer_norm_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};
+LAYER_NORM_CUDA_KERNELS(layer_norm);

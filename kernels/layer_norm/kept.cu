@@ -1,5 +1,5 @@
 /*
- * layer_norm of rows that threads keep in their registers: x is read once, y written once.
+ * layer_norm and rms_norm of rows that threads keep in their registers: x is read once, y written once.
  *
  *   kernel  idea                                          threads to a row               bound
  *   kept    some threads keep a row, 16 bytes at a time;  4 to 32, or 128 to 1024, with  HBM
@@ -71,6 +71,18 @@ template <typename T, int THREADS, int VECTOR, int VECTORS> struct mine {
 			v[i] = first(i) < cols ? *(const some<T, VECTOR> *)(x + first(i)) : some<T, VECTOR>{};
 	}
 
+	__device__ __forceinline__ void add(const T *residual, uint64_t cols)
+	{
+#pragma unroll
+		for (int i = 0; i < VECTORS; i++)
+			if (first(i) < cols) {
+				some<T, VECTOR> r = *(const some<T, VECTOR> *)(residual + first(i));
+#pragma unroll
+				for (int k = 0; k < VECTOR; k++)
+					v[i].of[k] = sum_of(v[i].of[k], r.of[k]);
+			}
+	}
+
 	/* use(x) of those that are there, in order. */
 	template <typename F, typename Use> __device__ __forceinline__ void each(uint64_t cols, Use use) const
 	{
@@ -94,6 +106,13 @@ __device__ __forceinline__ measures<F> measure(const problem &p, const Mine &row
 {
 	F n = (F)p.cols, sum[1] = {0}, rest[2] = {0, 0};
 
+	if (p.is_rms) {
+		if (THREADS > 32)
+			__syncthreads(); /* all have read the last row's */
+		row.template each<F>(p.cols, [&](F x) { sum[0] += x * x; });
+		sum_row<THREADS>(sum);
+		return {0, 0, (F)1 / sqrt(sum[0] / n + (F)p.eps), sum[0]};
+	}
 	row.template each<F>(p.cols, [&](F x) { sum[0] += x; });
 	sum_row<THREADS>(sum);
 	F near = sum[0] / n;
@@ -128,7 +147,7 @@ __device__ __forceinline__ some<T, VECTOR> load_or(const void *from, uint64_t at
 
 template <typename F, typename T, int THREADS, int VECTOR, int VECTORS>
 __device__ __forceinline__ void write_row(const problem &p, const mine<T, THREADS, VECTOR, VECTORS> &row,
-                                          const measures<F> &m, T *y)
+                                          const measures<F> &m, T *y, T *sum)
 {
 #pragma unroll
 	for (int i = 0; i < VECTORS; i++) {
@@ -144,6 +163,8 @@ __device__ __forceinline__ void write_row(const problem &p, const mine<T, THREAD
 			out.of[k] = (T)(real<T>)(t * (F)(real<T>)weight.of[k] + (F)(real<T>)bias.of[k]);
 		}
 		*(some<T, VECTOR> *)(y + at) = out;
+		if (sum)
+			*(some<T, VECTOR> *)(sum + at) = row.v[i];
 	}
 }
 
@@ -162,18 +183,22 @@ __global__ void __launch_bounds__(ROWS<THREADS> *THREADS) kept(const __grid_cons
 		bool is_row = i < p.rows;
 		mine<T, THREADS, VECTOR, VECTORS> row;
 
-		row.load((const T *)p.x + at_row(p, p.x_batch, is_row ? i : base), p.cols);
-		T *y = (T *)p.y + at_row(p, p.y_batch, is_row ? i : base);
+		i = is_row ? i : base;
+		row.load((const T *)p.x + at_row(p, p.x_batch, i), p.cols);
+		if (p.residual)
+			row.add((const T *)p.residual + at_row(p, p.residual_batch, i), p.cols);
+		T *y = (T *)p.y + at_row(p, p.y_batch, i);
+		T *sum = p.sum ? (T *)p.sum + at_row(p, p.sum_batch, i) : NULL;
 		measures<real<T>> m = measure<real<T>, THREADS>(p, row);
 		bool is_wide = false;
 		if constexpr (sizeof(real<T>) == sizeof(float))
 			is_wide = !is_in_range(p, m);
 		if (is_row && !is_wide)
-			write_row(p, row, m, y);
+			write_row(p, row, m, y, sum);
 		if (!__all_sync(0xffffffff, !is_wide)) {
 			measures<double> wide = measure<double, THREADS>(p, row);
 			if (is_row && is_wide)
-				write_row(p, row, wide, y);
+				write_row(p, row, wide, y, sum);
 		}
 	}
 	let_next_kernel_come();
@@ -226,11 +251,13 @@ bool is_aligned(const void *data)
 bool takes_vectors(const problem &p, uint64_t size)
 {
 	bool aligned = is_aligned(p.x) && is_aligned(p.y) && is_aligned(p.weight) && is_aligned(p.bias) &&
-	               p.cols * size % 16 == 0;
+	               is_aligned(p.residual) && is_aligned(p.sum) && p.cols * size % 16 == 0;
 
 	for (int i = 0; i < 3; i++)
 		aligned = aligned && (uint64_t)p.x_batch[i] * size % 16 == 0 &&
-		          (uint64_t)p.y_batch[i] * size % 16 == 0;
+		          (uint64_t)p.y_batch[i] * size % 16 == 0 &&
+		          (uint64_t)p.residual_batch[i] * size % 16 == 0 &&
+		          (uint64_t)p.sum_batch[i] * size % 16 == 0;
 	return aligned;
 }
 

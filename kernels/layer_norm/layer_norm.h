@@ -1,4 +1,8 @@
-/* layer_norm.h: what layer_norm's files share: operands, parameters, and what parts hand on. */
+/*
+ * layer_norm.h: what the files of layer_norm and rms_norm share: operands, parameters, and what parts hand on.
+ * Both ops are one computation, with and without subtracting the mean, and share their rules (rules.c) and
+ * kernels.
+ */
 #ifndef KOPS_KERNELS_LAYER_NORM_H
 #define KOPS_KERNELS_LAYER_NORM_H
 
@@ -10,10 +14,19 @@
 #define LAYER_NORM_ANYWHERE static inline
 #endif
 
-enum { LAYER_NORM_X, LAYER_NORM_WEIGHT, LAYER_NORM_BIAS, LAYER_NORM_Y };
+enum {
+	LAYER_NORM_X,
+	LAYER_NORM_WEIGHT,
+	LAYER_NORM_BIAS,
+	LAYER_NORM_RESIDUAL,
+	LAYER_NORM_Y,
+	LAYER_NORM_SUM,
+	LAYER_NORM_OPERANDS
+};
 
 /*
  * What is known of some elements of a row: their number, their mean, and the sum of squared deviations from it.
+ * For rms_norm the mean is 0.
  */
 struct layer_norm_partial {
 	double count, mean, squares;
@@ -24,7 +37,7 @@ enum layer_norm_pass { LAYER_NORM_WHOLE, LAYER_NORM_MEASURE, LAYER_NORM_WRITE };
 /* Indices into struct plain_params. */
 enum { LAYER_NORM_EPS };
 enum { LAYER_NORM_PASS };
-enum { LAYER_NORM_GOES_ON };
+enum { LAYER_NORM_GOES_ON, LAYER_NORM_IS_RMS };
 
 static inline double layer_norm_eps(const struct op_args *args)
 {
@@ -40,6 +53,17 @@ static inline enum layer_norm_pass layer_norm_pass(const struct op_args *args)
 static inline bool layer_norm_goes_on(const struct op_args *args)
 {
 	return args->params.plain.flags[LAYER_NORM_GOES_ON];
+}
+
+/* Returns true if the mean is taken for 0: rms_norm. Set by check(). */
+static inline bool layer_norm_is_rms(const struct op_args *args)
+{
+	return args->params.plain.flags[LAYER_NORM_IS_RMS];
+}
+
+static inline bool layer_norm_has_residual(const struct op_args *args)
+{
+	return !view_is_absent(&args->views[LAYER_NORM_RESIDUAL]);
 }
 
 static inline void layer_norm_set_pass(struct op_args *args, enum layer_norm_pass pass, bool goes_on)
@@ -71,6 +95,12 @@ LAYER_NORM_ANYWHERE struct layer_norm_partial layer_norm_join(struct layer_norm_
 static inline bool layer_norm_is_in_f32(double squares, double count, double eps)
 {
 	return squares <= 1e37 && eps <= 1e37 && (squares >= 1e-30 * count || eps >= 1e-20);
+}
+
+/* Returns true for operands of x's shape, if they are there. */
+static inline bool layer_norm_has_rows(unsigned v)
+{
+	return v != LAYER_NORM_WEIGHT && v != LAYER_NORM_BIAS;
 }
 
 /* Number of rows of checked args, whose views have rank 4. args must have elements, as all launches do. */

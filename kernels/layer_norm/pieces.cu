@@ -1,5 +1,5 @@
 /*
- * layer_norm of any rows, in two passes of which each can be cut into parts.
+ * layer_norm and rms_norm of any rows, in two passes of which each can be cut into parts.
  *
  *   kernel  idea                                         threads              bound
  *   pieces  blocks measure pieces of a row; one of them  256, as many blocks  HBM; x is read twice. Elements
@@ -64,18 +64,41 @@ __device__ __forceinline__ span span_of(const problem &p, const pieces &q, uint6
 	return {first, end < p.cols ? end : p.cols};
 }
 
+/* A row's elements in each view; NULL where there is none. */
+template <typename T> struct row_of {
+	const T *x, *residual;
+	T *y, *sum;
+};
+
+template <typename T> __device__ __forceinline__ row_of<T> row_at(const problem &p, uint64_t i)
+{
+	return {(const T *)p.x + at_row(p, p.x_batch, i),
+	        p.residual ? (const T *)p.residual + at_row(p, p.residual_batch, i) : NULL,
+	        (T *)p.y + at_row(p, p.y_batch, i), p.sum ? (T *)p.sum + at_row(p, p.sum_batch, i) : NULL};
+}
+
 template <typename T>
-__device__ __forceinline__ layer_norm_partial measure_group(const T *x, int64_t step, int n)
+__device__ __forceinline__ T element(const problem &p, const row_of<T> &row, int64_t column)
+{
+	T x = row.x[column * p.x_col];
+
+	return row.residual ? sum_of(x, row.residual[column * p.residual_col]) : x;
+}
+
+/* n elements from a column on, THREADS apart. */
+template <typename T>
+__device__ __forceinline__ layer_norm_partial measure_group(const problem &p, const row_of<T> &row,
+                                                            uint64_t first, int n)
 {
 	double v[GROUP], sum = 0, squares = 0;
 
 #pragma unroll
 	for (int k = 0; k < GROUP; k++)
-		v[k] = k < n ? (double)(real<T>)x[k * step] : 0;
+		v[k] = k < n ? (double)(real<T>)element(p, row, (int64_t)(first + k * THREADS)) : 0;
 #pragma unroll
 	for (int k = 0; k < GROUP; k++)
 		sum += v[k];
-	double mean = sum / n;
+	double mean = p.is_rms ? 0 : sum / n;
 #pragma unroll
 	for (int k = 0; k < GROUP; k++)
 		squares += k < n ? (v[k] - mean) * (v[k] - mean) : 0;
@@ -84,16 +107,15 @@ __device__ __forceinline__ layer_norm_partial measure_group(const T *x, int64_t 
 
 /* Neighbouring threads on neighbouring columns. */
 template <typename T>
-__device__ __forceinline__ layer_norm_partial measure_span(const problem &p, const T *x, const span &s)
+__device__ __forceinline__ layer_norm_partial measure_span(const problem &p, const row_of<T> &row,
+                                                           const span &s)
 {
 	layer_norm_partial known = {0, 0, 0};
 
 	for (uint64_t i = s.first + threadIdx.x; i < s.end; i += GROUP * THREADS) {
 		uint64_t left = (s.end - i + THREADS - 1) / THREADS;
 
-		known =
-		    layer_norm_join(known, measure_group(x + (int64_t)i * p.x_col, (int64_t)THREADS * p.x_col,
-		                                         left < GROUP ? (int)left : GROUP));
+		known = layer_norm_join(known, measure_group(p, row, i, left < GROUP ? (int)left : GROUP));
 	}
 	return known;
 }
@@ -103,8 +125,8 @@ __global__ void __launch_bounds__(THREADS) measure_pieces(const __grid_constant_
 {
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows * q.splits; i += gridDim.x) {
-		const T *x = (const T *)p.x + at_row(p, p.x_batch, i / q.splits);
-		layer_norm_partial known = join_block(measure_span(p, x, span_of(p, q, i)));
+		layer_norm_partial known =
+		    join_block(measure_span(p, row_at<T>(p, i / q.splits), span_of(p, q, i)));
 
 		if (threadIdx.x == 0)
 			q.found[i] = known;
@@ -128,7 +150,7 @@ __global__ void __launch_bounds__(THREADS) join_pieces(const __grid_constant__ p
 }
 
 template <typename T>
-__device__ __forceinline__ void write_span(const problem &p, const T *x, T *y, const span &s,
+__device__ __forceinline__ void write_span(const problem &p, const row_of<T> &row, const span &s,
                                            const layer_norm_partial &known)
 {
 	double inverse = 1 / sqrt(known.squares / known.count + p.eps);
@@ -138,9 +160,12 @@ __device__ __forceinline__ void write_span(const problem &p, const T *x, T *y, c
 		int64_t at = (int64_t)c;
 		real<T> weight = p.weight ? (real<T>)((const T *)p.weight)[at * p.weight_col] : (real<T>)1;
 		real<T> bias = p.bias ? (real<T>)((const T *)p.bias)[at * p.bias_col] : (real<T>)0;
-		double apart = (double)(real<T>)x[at * p.x_col] - known.mean;
+		T x = element(p, row, at);
+		double apart = (double)(real<T>)x - known.mean;
 
-		y[at * p.y_col] = (T)((real<T>)(apart * inverse) * weight + bias);
+		row.y[at * p.y_col] = (T)((real<T>)(apart * inverse) * weight + bias);
+		if (row.sum)
+			row.sum[at * p.sum_col] = x;
 	}
 }
 
@@ -149,9 +174,7 @@ __global__ void __launch_bounds__(THREADS) write_pieces(const __grid_constant__ 
 {
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows * q.splits; i += gridDim.x)
-		write_span(p, (const T *)p.x + at_row(p, p.x_batch, i / q.splits),
-		           (T *)p.y + at_row(p, p.y_batch, i / q.splits), span_of(p, q, i),
-		           q.of_rows[i / q.splits]);
+		write_span(p, row_at<T>(p, i / q.splits), span_of(p, q, i), q.of_rows[i / q.splits]);
 	let_next_kernel_come();
 }
 
@@ -163,13 +186,13 @@ template <typename T> __global__ void __launch_bounds__(THREADS) norm_rows(const
 
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows; i += gridDim.x) {
-		const T *x = (const T *)p.x + at_row(p, p.x_batch, i);
-		layer_norm_partial known = join_block(measure_span(p, x, all));
+		const row_of<T> row = row_at<T>(p, i);
+		layer_norm_partial known = join_block(measure_span(p, row, all));
 
 		if (threadIdx.x == 0)
 			of_row = known;
 		__syncthreads();
-		write_span(p, x, (T *)p.y + at_row(p, p.y_batch, i), all, of_row);
+		write_span(p, row, all, of_row);
 	}
 	let_next_kernel_come();
 }

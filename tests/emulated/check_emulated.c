@@ -327,6 +327,16 @@ static bool make_largest_columns(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 50), true, r);
 }
 
+/* Makes a residual now and then, with or without the sum. */
+static void make_residual(struct problem *p, const struct view *like, struct random *r)
+{
+	if (random_chance(r, 50))
+		return;
+	p->args.views[LAYER_NORM_RESIDUAL] = *like;
+	if (random_chance(r, 60))
+		p->args.views[LAYER_NORM_SUM] = *like;
+}
+
 /* Makes weight and bias, or one of them, or neither. */
 static void make_vectors(struct problem *p, uint64_t cols, kops_dtype dtype, struct random *r)
 {
@@ -351,6 +361,7 @@ static bool make_normed_rows(struct problem *p, struct random *r)
 	v.strides[1] = 1;
 	p->args.views[LAYER_NORM_X] = p->args.views[LAYER_NORM_Y] = v;
 	make_vectors(p, cols, dtype, r);
+	make_residual(p, &v, r);
 	op_set_attribute(&p->args, LAYER_NORM_EPS, random_chance(r, 30) ? 0 : 1e-5);
 	return problem_complete(p, random_chance(r, 60), true, r);
 }
@@ -548,6 +559,7 @@ static const struct kernel *kernel_of(const struct op_args *args)
 
 	return strcmp(op, "softmax") == 0      ? &pieces
 	       : strcmp(op, "layer_norm") == 0 ? &norm_pieces
+	       : strcmp(op, "rms_norm") == 0   ? &norm_pieces
 	       : strcmp(op, "reduce") == 0     ? &strided
 	                                       : &small;
 }
@@ -688,6 +700,16 @@ static const struct candidate {
      layer_norm_pieces_workspace,
      layer_norm_pieces},
     {"layer_norm", "norm in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"rms_norm", "rms kept", make_normed_rows, 1, {1, 2, 5, 9}, NULL, NULL, layer_norm_kept},
+    {"rms_norm",
+     "rms pieces",
+     make_anyhow,
+     1,
+     {1, 2, 5, 9},
+     NULL,
+     layer_norm_pieces_workspace,
+     layer_norm_pieces},
+    {"rms_norm", "rms in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce", "rows, largest", make_largest_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce",

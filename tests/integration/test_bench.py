@@ -119,6 +119,8 @@ class Measures(BenchTest):
         for words in ("softmax", "--log", "--scale", "2"), ("reduce", "--kind", "max"), ("layer_norm", "--eps", "1"):
             [row] = self.json(words[0], "33x1000", *words[1:], *QUICKLY)["rows"]
             self.assertLessEqual(row["error_to_bound"], 1)
+        [plain], [added] = (self.json("rms_norm", "33x1000", *words, *QUICKLY)["rows"] for words in ([], ["--residual"]))
+        self.assertEqual(added["footprint_bytes"] - plain["footprint_bytes"], 4 * 33 * 1000)
         self.bench("layer_norm", "33x1000", "--bias", code=USAGE)  # it has one anyway
         self.bench("gemm", "64", "--beta", "1", code=USAGE)
 

@@ -543,6 +543,9 @@ class Verbs(CliTest):
                                ("y = layer_norm x mask=x", "layer_norm has no setting 'mask'")):
             r = self.run_cli("run", "-", input=f"x = load x.npy\n{line}\nsave y y.npy\n".encode(), code=FAILED)
             self.assertIn(sentence, r.stderr.decode())
+        for files in ("x.npy", "--weight", "w.npy", "--residual", "x.npy"), ("-m", "6", "x.bin", "--weight", "w.bin", "--residual", "x.bin"):
+            self.run_cli("rms_norm", *files, "-o", "y.npy", "--check")
+            self.near(self.load("y.npy"), 2 * x / np.sqrt((4 * x * x).mean(-1, keepdims=True) + 1e-5) * w, 1e-5)
         self.assertIn("--weight FILE", self.run_cli("layer_norm", "--help").stdout.decode())
         tuned = self.run_cli("tune", "layer_norm", "64x32", "--ops", "2").stdout.decode()
         self.assertIn("layer_norm f32 64x32", tuned)
@@ -816,7 +819,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

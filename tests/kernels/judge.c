@@ -124,13 +124,13 @@ static double *dense_copy(const struct view *v, bool absolute)
 }
 
 /*
- * Runs the op in float64 on dense copies of the operands, or of their absolute values. Returns NULL if out of
- * memory.
+ * Runs the op in float64 on dense copies of the operands, or of their absolute values. Returns the first
+ * output; NULL if out of memory.
  */
 static double *run_wide(const struct op_args *args, bool absolute)
 {
 	struct op_args wide = *args;
-	unsigned n = args->op->n_operands;
+	unsigned n = args->op->n_operands, out = op_first_output(args->op);
 	double *copies[OP_OPERANDS_MAX];
 	bool complete = true;
 
@@ -145,12 +145,10 @@ static double *run_wide(const struct op_args *args, bool absolute)
 	}
 	if (complete)
 		wide.op->reference(&wide);
-	for (unsigned i = 0; i + 1 < n; i++)
-		free(copies[i]);
-	if (complete)
-		return copies[n - 1];
-	free(copies[n - 1]);
-	return NULL;
+	for (unsigned i = 0; i < n; i++)
+		if (i != out || !complete)
+			free(copies[i]);
+	return complete ? copies[out] : NULL;
 }
 
 /* Computes |alpha| |A| |B| + |beta| |C| + |bias| in float64. */
@@ -291,18 +289,35 @@ static void settle_overflow(double *exact, double *bound, kops_dtype dtype)
 	}
 }
 
+/* Writes what the reference wrote to outputs from `first` on. */
+static void copy_expected(const struct problem *p, unsigned first, double *to)
+{
+	struct op_args args = over_images(p, true);
+
+	for (unsigned v = first; v < args.op->n_operands; v++) {
+		const struct view *y = &args.views[v];
+		uint64_t index[KOPS_RANK_MAX] = {0};
+
+		for (uint64_t n = view_elements(y); n > 0; n--, view_step(y, index))
+			*to++ = half_load(y->data, y->dtype, view_at(y, index));
+	}
+}
+
+/* The bounds are those of the first output. Others are what the reference wrote. */
 static bool oracle_bounded(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
 	const struct view *y = op_output_const(&args);
-	uint64_t columns = y->shape[y->rank - 1];
+	uint64_t columns = y->shape[y->rank - 1], n = view_elements(y);
 	kops_dtype dtype = y->dtype;
+	double *first = run_wide(&args, false);
 
-	o->exact = run_wide(&args, false);
+	o->exact = realloc(first, (o->n + 1) * sizeof *o->exact);
 	o->bound = calloc(o->n + 1, sizeof *o->bound);
-	if (!o->exact || !o->bound)
+	if (!first || !o->exact || !o->bound)
 		return false;
-	for (uint64_t i = 0; i < o->n; i++) {
+	copy_expected(p, op_first_output(args.op) + 1, o->exact + n);
+	for (uint64_t i = 0; i < n; i++) {
 		if (i % columns == 0)
 			args.op->bounds(&args, i / columns, &o->bound[i]);
 		if (o->bound[i] > 0 && isfinite(o->exact[i]))
@@ -319,20 +334,11 @@ static bool oracle_bounded(struct oracle *o, const struct problem *p)
 /* Expects what the reference wrote, and nothing else. */
 static bool oracle_expected(struct oracle *o, const struct problem *p)
 {
-	struct op_args args = over_images(p, true);
-	double *to;
-
-	o->exact = to = calloc(o->n + 1, sizeof *o->exact);
+	o->exact = calloc(o->n + 1, sizeof *o->exact);
 	o->bound = calloc(o->n + 1, sizeof *o->bound);
 	if (!o->exact || !o->bound)
 		return false;
-	for (unsigned v = op_first_output(args.op); v < args.op->n_operands; v++) {
-		const struct view *y = &args.views[v];
-		uint64_t index[KOPS_RANK_MAX] = {0};
-
-		for (uint64_t n = view_elements(y); n > 0; n--, view_step(y, index))
-			*to++ = half_load(y->data, y->dtype, view_at(y, index));
-	}
+	copy_expected(p, op_first_output(p->args.op), o->exact);
 	return true;
 }
 

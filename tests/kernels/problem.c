@@ -306,8 +306,8 @@ static bool same_shape(const struct view *a, const struct view *b)
 }
 
 /*
- * Returns true if the op lets its first output be the same view as `twin`, and so each earlier input that is
- * this view.
+ * Returns true if the op lets an output be the same view as `twin`, and so each earlier operand that is this
+ * view.
  */
 static bool may_replace(const struct problem *p, unsigned out, unsigned twin)
 {
@@ -320,8 +320,7 @@ static bool may_replace(const struct problem *p, unsigned out, unsigned twin)
 }
 
 /*
- * Returns true if view i may be the same view as `twin`: any two inputs may; of outputs only the first, if its
- * op allows it.
+ * Returns true if view i may be the same view as `twin`: any two inputs may; an output, if its op allows it.
  */
 static bool may_be(const struct problem *p, unsigned i, unsigned twin)
 {
@@ -330,7 +329,7 @@ static bool may_be(const struct problem *p, unsigned i, unsigned twin)
 
 	if (view_is_absent(v) || v->dtype != p->args.views[i].dtype || !same_shape(&p->args.views[i], v))
 		return false;
-	return !op_is_output(op, i) || (i == op_first_output(op) && may_replace(p, i, twin));
+	return !op_is_output(op, i) || may_replace(p, i, twin);
 }
 
 /* Returns which earlier view this one should be identical with; -1: none. */

@@ -454,6 +454,9 @@ static void shape_described(struct problem *p, struct random *r)
 	if (op_result(args, why) < 0)
 		fprintf(stderr, "%s takes no inputs of one shape (%s): it needs a line in shapes.c\n", op->name,
 		        why);
+	for (unsigned v = out; v < op->n_operands; v++)
+		if (op->operands[v].is_optional && random_chance(r, 30))
+			args->views[v] = (struct view){.rank = 0};
 	for (unsigned v = 0; v < op->n_operands; v++)
 		if (!view_is_absent(&args->views[v]))
 			layout_random(&args->views[v], v >= out, r);

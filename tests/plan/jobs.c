@@ -177,6 +177,19 @@ static void shape_gemm(struct op_args *args, struct random *r)
 	}
 }
 
+/* Adds those that the op has beside its inputs. */
+static void add_optional_outputs(struct op_args *args, struct random *r)
+{
+	struct op_args trial = *args;
+	char why[WHY_BYTES];
+
+	if (op_result(&trial, why) < 0)
+		return;
+	for (unsigned v = op_first_output(args->op); v < args->op->n_operands; v++)
+		if (args->op->operands[v].is_optional && random_chance(r, 70))
+			args->views[v] = trial.views[v];
+}
+
 /* Gives all views one shape, or its last axes. x of a transpose has the last two axes exchanged. */
 static void shape_alike(struct op_args *args, struct random *r)
 {
@@ -190,11 +203,12 @@ static void shape_alike(struct op_args *args, struct random *r)
 	for (unsigned v = 0; v < args->op->n_operands; v++)
 		if (!args->op->operands[v].is_optional)
 			set_view(&args->views[v], dtype, rank, shape);
-	for (unsigned v = 0; v < args->op->n_operands; v++)
+	for (unsigned v = 0; v < op_first_output(args->op); v++)
 		if (args->op->operands[v].is_optional && random_chance(r, 70)) {
 			args->views[v].dtype = dtype;
 			op_fit_optional(args, v, ANY_COUNT);
 		}
+	add_optional_outputs(args, r);
 	if (turned) {
 		args->views[0].shape[rank - 2] = shape[rank - 1];
 		args->views[0].shape[rank - 1] = shape[rank - 2];

@@ -100,6 +100,11 @@ static bool set_args(const struct question *q, struct memory *memory, struct op_
 		return false;
 	set_shapes(ret, extents, n);
 	for (unsigned i = 0; i < ret->op->n_operands; i++) {
+		if (ret->op->operands[i].is_extra ||
+		    (op_is_output(ret->op, i) && ret->op->operands[i].is_optional)) {
+			ret->views[i] = (struct view){.rank = 0};
+			continue;
+		}
 		ret->views[i].dtype = dtype_of(q->dtype);
 		if (ret->op->operands[i].is_optional)
 			op_fit_optional(ret, i, ANY_COUNT);

@@ -92,9 +92,48 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "x.filled", self.kops.layer_norm, x, np.ma.masked_equal(np.eye(4, dtype=np.float32)[0], 0))
         self.fails(kops.DtypeError, "one type", self.kops.layer_norm, x, w.astype(np.float64))
 
+    def test_norms_of_sums(self):
+        def rms(x, weight=1.0, eps=1e-5):
+            return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight
+
+        def layer(x, weight=1.0, eps=1e-5):
+            return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight
+
+        for dtype in DTYPES:
+            for norm, name in (rms, "rms_norm"), (layer, "layer_norm"):
+                x, residual, weight = (self.numbers(shape, dtype) for shape in ((2, 5, 7), (2, 5, 7), (7,)))
+                added, op = (x + residual).astype(dtype), getattr(self.kops, name)
+                wide = added.astype(np.float64)
+                for _ in range(4):  # prepared from the third time on
+                    self.near(op(added, weight), norm(wide, weight.astype(np.float64)), 16)
+                    self.near(op(x, weight, residual=residual), norm(wide, weight.astype(np.float64)), 16)
+                    total = np.zeros_like(x)
+                    self.near(op(x, residual=residual, sum=total, eps=0.5), norm(wide, eps=0.5), 16)
+                    np.testing.assert_array_equal(total, added)
+        x, residual, out = self.shared((3, 4)), self.shared((3, 4)), self.poisoned((3, 4))
+        for _ in range(5):  # in place, the same arrays with other contents
+            x[...], residual[...] = self.numbers((3, 4)), self.numbers((3, 4))
+            added = x + residual
+            self.assertIs(self.kops.rms_norm(x, out=out, residual=residual, sum=residual), out)
+            self.near(out, rms(added.astype(np.float64)), 16)
+            np.testing.assert_array_equal(residual, added)
+        tall = np.asarray(self.numbers((4, 3)))
+        total = np.zeros((4, 3), np.float32)
+        self.near(self.kops.rms_norm(tall, axis=0, residual=tall, sum=total), rms(2 * tall.T.astype(np.float64)).T, 16)
+        np.testing.assert_array_equal(total, 2 * tall)
+        with self.kops.job() as job:
+            s = self.kops.empty((3, 4))
+            y = job.add(job.rms_norm(x, residual=x, sum=s), s)
+        self.near(y, rms(2 * x.astype(np.float64)) + 2 * x, 16)
+        self.fails(kops.ArgumentError, "there is no residual", self.kops.rms_norm, x, sum=out)
+        self.fails(kops.ShapeError, "out has shape", self.kops.rms_norm, x, residual=x, sum=out[0])
+        self.fails(kops.ShapeError, "residual is 1x4", self.kops.rms_norm, x, residual=x[0])
+        total.flags.writeable = False
+        self.fails(kops.ArgumentError, "read-only", self.kops.rms_norm, tall, residual=tall, sum=total)
+
     def test_rows_by_their_indices(self):
         for dtype in (*DTYPES, np.int32, np.complex64, np.complex128):
-            x = self.random_bits((9, 5), dtype)
+            x = self.numbers((9, 5), dtype) if dtype in DTYPES else self.random_bits((9, 5), dtype)
             for indices in np.array([3, 0, 8, 3], np.int32), np.array([[1, 2, 0], [8, 7, 1]], np.int32)[:, ::2]:
                 for _ in range(4):  # prepared from the third time on
                     y = self.kops.gather(x, indices)

@@ -241,10 +241,19 @@ static unsigned optional_inputs(const struct op *op)
 	return n;
 }
 
+static unsigned required_operands(const struct op *op)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < op->n_operands; i++)
+		n += !op->operands[i].is_optional;
+	return n;
+}
+
 /* From operands that a cache holds to 4 GB of them, all of one shape but for optional ones, which are small. */
 static void describe_shapes(const struct op *op, struct described *d)
 {
-	unsigned most = (1u << 20) / (op->n_operands - optional_inputs(op)), rows = 64;
+	unsigned most = (1u << 20) / required_operands(op), rows = 64;
 	size_t used = 0;
 
 	for (; rows < most; rows *= 4)

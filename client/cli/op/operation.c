@@ -67,6 +67,11 @@ kops_dtype operation_own_dtype(const struct operation *op, unsigned i)
 	return i > 0 && o->dtype_of == OWN_DTYPE && has_one ? (kops_dtype)__builtin_ctz(o->dtypes) : 0;
 }
 
+bool operation_is_extra(const struct operation *op, unsigned i)
+{
+	return op_by_name(op->name)->operands[i].is_extra;
+}
+
 bool operation_is_index(const struct operation *op, unsigned i)
 {
 	return op_by_name(op->name)->operands[i].is_index;

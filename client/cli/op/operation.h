@@ -120,6 +120,9 @@ static inline bool step_has(const struct step *step, unsigned i)
 /* The one type that input i may have, whatever the others have; 0: it may have theirs. */
 kops_dtype operation_own_dtype(const struct operation *op, unsigned i);
 
+/* Whether optional input i is one that problems known by their shape do without. */
+bool operation_is_extra(const struct operation *op, unsigned i);
+
 /* Whether the elements of input i are indices of another input. */
 bool operation_is_index(const struct operation *op, unsigned i);
 
@@ -186,9 +189,9 @@ void bench_shape_name(const struct operation *op, struct bench_shape *shape);
 /* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
 int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
 
-/* Whether problems known by their shape have the op's optional inputs: unless the op says which inputs they
- * have. */
-bool operation_has_optional(const struct operation *op);
+/* Whether problems known by their shape have optional input i: unless it is an extra one, or the op says which
+ * inputs they have. */
+bool operation_has_optional(const struct operation *op, unsigned i);
 
 /*
  * The op on operands of this shape, dense, without buffers; the result has two axes. KOPS_E_INVALID when they

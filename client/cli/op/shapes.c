@@ -65,9 +65,9 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 
 /* ---- operands ---- */
 
-bool operation_has_optional(const struct operation *op)
+bool operation_has_optional(const struct operation *op, unsigned i)
 {
-	return !op_by_name(op->name)->of_size;
+	return !op_by_name(op->name)->of_size && !operation_is_extra(op, i);
 }
 
 static void set_inputs(struct step *step, kops_dtype dtype, const uint64_t *extents)
@@ -94,8 +94,9 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 	for (unsigned i = 0; i < operation_required(op); i++)
 		if ((rc = step_fits(&step.in[i], why)) < 0)
 			return rc;
-	for (unsigned i = operation_required(op); operation_has_optional(op) && i < op->n_inputs; i++)
-		step_fit_optional(&step, i, dtype, ANY_COUNT);
+	for (unsigned i = operation_required(op); i < op->n_inputs; i++)
+		if (operation_has_optional(op, i))
+			step_fit_optional(&step, i, dtype, ANY_COUNT);
 	if ((rc = step_result(&step, why)) < 0)
 		return rc;
 	if (step.out.rank == 1)

@@ -55,7 +55,7 @@ int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, cons
 int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps,
                         const char *kernel)
 {
-	const kops_view views[] = {x, weight, bias, y};
+	const kops_view views[] = {x, weight, bias, {0}, y, {0}};
 	const double values[] = {eps};
 	return client_add_op(job, &op_layer_norm, views, values, kernel);
 }
@@ -64,6 +64,13 @@ int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, 
 {
 	const kops_view views[] = {x, indices, y};
 	return client_add_op(job, &op_gather, views, NULL, kernel);
+}
+
+int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y, double eps, const char *kernel)
+{
+	const kops_view views[] = {x, weight, {0}, {0}, y, {0}};
+	const double values[] = {eps};
+	return client_add_op(job, &op_rms_norm, views, values, kernel);
 }
 
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
@@ -121,4 +128,11 @@ int kops_gather(kops *k, kops_view x, kops_view indices, kops_view y)
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status : client_one_op_finish(k, kops_job_gather(job, x, indices, y, NULL));
+}
+
+int kops_rms_norm(kops *k, kops_view x, kops_view weight, kops_view y, double eps)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_rms_norm(job, x, weight, y, eps, NULL));
 }

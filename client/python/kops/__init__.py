@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm"]
 # End of names of described ops
 
 connect = Client
@@ -237,20 +237,24 @@ def multiply(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | 
 
 
 def layer_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = None, out: Array | None = None, *,
-               axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
+               residual: Operand | None = None, sum: Array | None = None, axis: int = -1, eps: float = 1e-05,
+               kernel: str | None = None) -> Any:
     """y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
 
     x: 1 to 4 axes
     weight: one axis, as long as x's last; ones if absent
     bias: one axis, as long as x's last; zeros if absent
+    residual: x's shape; added to x before, zeros if absent
     axis: which axis of x is taken for the last
     eps: added to the variance; 0 or more, finite in f32
+    sum: x's shape; x + residual, if wanted, an array that gets it
     The result: x's shape; numbers take the first array's type.
-    out may be x, where that is not repeated.
+    out may be x or residual, where that is not repeated.
     The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
-    becomes NaN; so does one of f64 whose sum leaves the range.
+    becomes NaN; so does one of f64 whose sum leaves the range. With a residual, x + residual takes the
+    place of x, rounded to their type.
     """
-    return default_client().layer_norm(x, weight, bias, out, axis=axis, eps=eps, kernel=kernel)
+    return default_client().layer_norm(x, weight, bias, out, residual=residual, sum=sum, axis=axis, eps=eps, kernel=kernel)
 
 
 def gather(x: Operand, indices: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
@@ -262,6 +266,26 @@ def gather(x: Operand, indices: Operand, out: Array | None = None, *, kernel: st
     An index that is negative, or not below the number of rows, gives a row of zeros.
     """
     return default_client().gather(x, indices, out, kernel=kernel)
+
+
+def rms_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = None, out: Array | None = None, *,
+             residual: Operand | None = None, sum: Array | None = None, axis: int = -1, eps: float = 1e-05,
+             kernel: str | None = None) -> Any:
+    """y = x / sqrt(mean of x^2 + eps) * weight + bias along the last axis.
+
+    x: 1 to 4 axes
+    weight: one axis, as long as x's last; ones if absent
+    bias: one axis, as long as x's last; zeros if absent
+    residual: x's shape; added to x before, zeros if absent
+    axis: which axis of x is taken for the last
+    eps: added to the mean of squares; 0 or more, finite in f32
+    sum: x's shape; x + residual, if wanted, an array that gets it
+    The result: x's shape; numbers take the first array's type.
+    out may be x or residual, where that is not repeated.
+    A row with NaN becomes NaN. An infinity becomes NaN, and what is finite in its row 0. With a
+    residual, x + residual takes the place of x, rounded to their type.
+    """
+    return default_client().rms_norm(x, weight, bias, out, residual=residual, sum=sum, axis=axis, eps=eps, kernel=kernel)
 
 
 # End of described ops

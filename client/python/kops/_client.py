@@ -294,21 +294,25 @@ class Client:
         return self._op(key, (a, b), out)
 
     def layer_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None,
-                   out: Array | None = None, *, axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
+                   out: Array | None = None, *, residual: Operand | None = None, sum: Array | None = None,
+                   axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
         """y = (x - mean) / sqrt(variance + eps) * weight + bias along the last axis.
 
         x: 1 to 4 axes
         weight: one axis, as long as x's last; ones if absent
         bias: one axis, as long as x's last; zeros if absent
+        residual: x's shape; added to x before, zeros if absent
         axis: which axis of x is taken for the last
         eps: added to the variance; 0 or more, finite in f32
+        sum: x's shape; x + residual, if wanted, an array that gets it
         The result: x's shape; numbers take the first array's type.
-        out may be x, where that is not repeated.
+        out may be x or residual, where that is not repeated.
         The variance is that of all elements of the row, not of a sample. A row with NaN or an infinity
-        becomes NaN; so does one of f64 whose sum leaves the range.
+        becomes NaN; so does one of f64 whose sum leaves the range. With a residual, x + residual takes the
+        place of x, rounded to their type.
         """
-        key = (_ops.layer_norm, id(x), id(weight), id(bias), id(out), axis, float(eps), kernel)
-        return self._op(key, (x, weight, bias), out)
+        key = (_ops.layer_norm, id(x), id(weight), id(bias), id(residual), id(sum), id(out), axis, float(eps), kernel)
+        return self._op(key, (x, weight, bias, residual, sum), out, 1)
 
     def gather(self, x: Operand, indices: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """y[i, :] = x[indices[i], :], bit for bit.
@@ -320,6 +324,26 @@ class Client:
         """
         key = (_ops.gather, id(x), id(indices), id(out), kernel)
         return self._op(key, (x, indices), out)
+
+    def rms_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None, out: Array | None = None,
+                 *, residual: Operand | None = None, sum: Array | None = None, axis: int = -1, eps: float = 1e-05,
+                 kernel: str | None = None) -> Any:
+        """y = x / sqrt(mean of x^2 + eps) * weight + bias along the last axis.
+
+        x: 1 to 4 axes
+        weight: one axis, as long as x's last; ones if absent
+        bias: one axis, as long as x's last; zeros if absent
+        residual: x's shape; added to x before, zeros if absent
+        axis: which axis of x is taken for the last
+        eps: added to the mean of squares; 0 or more, finite in f32
+        sum: x's shape; x + residual, if wanted, an array that gets it
+        The result: x's shape; numbers take the first array's type.
+        out may be x or residual, where that is not repeated.
+        A row with NaN becomes NaN. An infinity becomes NaN, and what is finite in its row 0. With a
+        residual, x + residual takes the place of x, rounded to their type.
+        """
+        key = (_ops.rms_norm, id(x), id(weight), id(bias), id(residual), id(sum), id(out), axis, float(eps), kernel)
+        return self._op(key, (x, weight, bias, residual, sum), out, 1)
 
     # End of described ops
 
@@ -340,22 +364,23 @@ class Client:
         """Several ops that are sent together; see Job."""
         return Job(self, self._session, device, queue, priority, deadline, timed)
 
-    def _op(self, key: tuple[Any, ...], operands: tuple[Any, ...], out: Any) -> Any:
+    def _op(self, key: tuple[Any, ...], operands: tuple[Any, ...], out: Any, n_written: int = 0) -> Any:
         """Runs the job that had these arguments before, if there is one. key: the op's function, the identities of operands
-        and out, the parameters."""
-        is_given = out is not None
+        and out, the parameters. n_written: so many of the operands, the last ones, are further outputs or None."""
+        further = [x for x in operands[len(operands) - n_written:] if x is not None]
+        is_given = out is not None or bool(further)
         call, content, _ = self._seen.get(key, _UNSEEN)
         if call is None or not _holds(content):
             function, params = key[0], key[len(operands) + 2:]
-            call, out = self._find(key, function, operands, out, params)
+            call, out = self._find(key, function, operands, out, params, further)
             if call is None:
-                return self._first(function, operands, out, params)
+                return self._first(function, operands, out, params, is_given)
         self._session.run(call, (operands, out), is_given)
         self._last = call.last
         return out
 
     def _find(self, ids: object, function: _ops.Function, operands: tuple[Any, ...], out: Any,
-              params: tuple[Any, ...]) -> tuple[Call | None, Any]:
+              params: tuple[Any, ...], further: list[Any]) -> tuple[Call | None, Any]:
         """The job, and the array of its result, by where the arrays lie. Addresses in kops memory are the same elements for
         as long as a job is kept."""
         is_given = out is not None
@@ -365,7 +390,8 @@ class Client:
                 if key not in self._results:
                     return None, None
                 out = _array.empty(self._session, *self._results[key])
-            call = self._calls.get((*key, layout(out))) if out.flags.writeable else None
+            may_write = all(x.flags.writeable for x in (out, *further))
+            call = self._calls.get((*key, layout(out))) if may_write else None
         except AttributeError:  # some have no layout
             return None, out
         if call is not None and is_given:
@@ -373,12 +399,13 @@ class Client:
                 call.see(ids, (*operands, out))
         return call, out
 
-    def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...]) -> Array:
+    def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...],
+               is_given: bool) -> Array:
         desk = Desk(self, self._session)
         result, ops = function(desk, *operands, out, *params)
         desk.load()
         for i in range(0, len(ops), OPS_MAX):
-            call = self._one_job(desk, ops[i:i + OPS_MAX], out is not None)
+            call = self._one_job(desk, ops[i:i + OPS_MAX], is_given)
         desk.store()
         if ops:
             self._last = (call.job, desk.copy_us, desk.copied_bytes)

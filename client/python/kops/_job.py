@@ -32,7 +32,7 @@ def add_ops(session: Session, job: NativeJob, ops: list[Op]) -> tuple[list[Slab]
             slabs.append(slab)
             views.append(view_of(slab, x))
         session.check(_ops.append(job.pointer, op, views))
-        written.append(slabs[-1])
+        written += slabs[-op.n_outputs:]
     return slabs, written
 
 
@@ -101,11 +101,17 @@ class Job:
         return self._add(*_ops.multiply(self._desk, a, b, out, kernel))
 
     def layer_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None,
-                   out: Array | None = None, *, axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
-        return self._add(*_ops.layer_norm(self._desk, x, weight, bias, out, axis, float(eps), kernel))
+                   out: Array | None = None, *, residual: Operand | None = None, sum: Array | None = None,
+                   axis: int = -1, eps: float = 1e-05, kernel: str | None = None) -> Any:
+        return self._add(*_ops.layer_norm(self._desk, x, weight, bias, residual, sum, out, axis, float(eps), kernel))
 
     def gather(self, x: Operand, indices: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.gather(self._desk, x, indices, out, kernel))
+
+    def rms_norm(self, x: Operand, weight: Operand | None = None, bias: Operand | None = None, out: Array | None = None,
+                 *, residual: Operand | None = None, sum: Array | None = None, axis: int = -1, eps: float = 1e-05,
+                 kernel: str | None = None) -> Any:
+        return self._add(*_ops.rms_norm(self._desk, x, weight, bias, residual, sum, out, axis, float(eps), kernel))
 
     # End of described ops
 

@@ -33,9 +33,10 @@ Function = Callable[..., "tuple[Array, list[Op]]"]  # desk, operands, out, param
 
 class Op(NamedTuple):
     name: str
-    arrays: tuple[NDArray, ...]  # the last one is the output
+    arrays: tuple[NDArray, ...]  # the last ones are the outputs
     params: tuple[Attributes, bytes | None]  # and the kernel
     names: tuple[str, ...]  # of the arrays
+    n_outputs: int = 1
 
 
 @functools.lru_cache(maxsize=256)
@@ -107,6 +108,11 @@ def _axis(x: NDArray, axis: int) -> int:
 
 def _with_last(x: NDArray, axis: int) -> NDArray:
     return x if axis == x.ndim - 1 else np.moveaxis(x, axis, -1)
+
+
+def _with_axes(x: NDArray, rank: int) -> NDArray:
+    """With as many axes, the first ones of one index, as broadcasting has it."""
+    return x[(None,) * (rank - x.ndim)] if x.ndim < rank else x
 
 
 def choice(words: Collection[str], value: str, what: str) -> None:
@@ -254,10 +260,11 @@ def _shape_of(dtype: int, shape: tuple[int, ...]) -> View:
 
 
 def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attributes: Attributes, output: str,
-               out: Array | None, kernel: str | None, along: tuple[int, bool | None] | None = None
-               ) -> tuple[Array, list[Op]]:
+               out: Array | None, kernel: str | None, along: tuple[int, bool | None] | None = None,
+               also: dict[str, Array | None] | None = None) -> tuple[Array, list[Op]]:
     """The result is what libkops says of it. A number of Python takes the type of the first array. along: the axis of the
-    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis."""
+    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis. also: arrays for further outputs, which have the shape
+    of the result."""
     check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
@@ -267,9 +274,11 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
     for name, x in whole.items():
         _check_rank(x, name)
     if along:
-        name, x = next(iter(arrays.items()))
+        x = next(iter(arrays.values()))
         axis, keepdims = _axis(x, along[0]), along[1]
-        whole[name] = _with_last(x, axis)
+        for i, name in enumerate(whole):
+            if i == 0 or (op, name) in EXTRA:  # which has the axes of x, or some of the last ones
+                whole[name] = _with_last(_with_axes(whole[name], x.ndim), axis)
     dtype, shape = _result(op, (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes, output)
     shape = shape if any(x.ndim for x in arrays.values()) else ()
     if along:
@@ -278,7 +287,13 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
     if along:
         y = y[..., None] if keepdims is False else _with_last(y, axis)
     y = y if y.ndim else y[None]
-    return out, [Op(op, (*whole.values(), y), (attributes, _kernel(kernel)), (*whole, output))] if y.size else []
+    outputs = {output: y}
+    for name, x in (also or {}).items():
+        if x is not None:
+            _, z = _output(desk, x, out.shape, native(out.dtype), ())
+            outputs[name] = _with_last(z, axis) if along else z
+    return out, [Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
+                    len(outputs))] if y.size else []
 
 
 @functools.lru_cache(maxsize=256)
@@ -329,20 +344,28 @@ def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str 
     return _described(desk, "multiply", {"a": a, "b": b}, (), "y", out, kernel)
 
 
-def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, out: Array | None, axis: int,
-               eps: float, kernel: str | None) -> tuple[Array, list[Op]]:
-    return _described(desk, "layer_norm", {"x": x, "weight": weight, "bias": bias}, (("eps", eps),), "y", out, kernel,
-                      (axis, None))
+def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, residual: Operand | None,
+               sum: Array | None, out: Array | None, axis: int, eps: float,
+               kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "layer_norm", {"x": x, "weight": weight, "bias": bias, "residual": residual},
+                      (("eps", eps),), "y", out, kernel, (axis, None), also={"sum": sum})
 
 
 def gather(desk: Desk, x: Operand, indices: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
     return _described(desk, "gather", {"x": x, "indices": indices}, (), "y", out, kernel)
 
 
+def rms_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, residual: Operand | None,
+             sum: Array | None, out: Array | None, axis: int, eps: float, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "rms_norm", {"x": x, "weight": weight, "bias": bias, "residual": residual}, (("eps", eps),),
+                      "y", out, kernel, (axis, None), also={"sum": sum})
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
+EXTRA: frozenset[tuple[str, str]] = frozenset([("layer_norm", "residual"), ("rms_norm", "residual")])
 
 
 # End of described ops

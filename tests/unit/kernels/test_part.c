@@ -75,6 +75,15 @@ static void add_optional(struct op_args *args, unsigned i)
 	args->views[i] = random_view(args->views[i].shape, args->views[i].rank, i);
 }
 
+/* Returns true if the op has this output beside its inputs. */
+static bool has_output(const struct op_args *args, unsigned i)
+{
+	struct op_args trial = *args;
+	char why[WHY_BYTES];
+
+	return op_result(&trial, why) == 0 && !view_is_absent(&trial.views[i]);
+}
+
 static void make_alike(struct op_args *args)
 {
 	uint64_t shape[4];
@@ -85,9 +94,12 @@ static void make_alike(struct op_args *args)
 	for (unsigned i = 0; i < args->op->n_operands; i++)
 		if (!args->op->operands[i].is_optional)
 			args->views[i] = random_view(shape, rank, i);
-	for (unsigned i = 0; i < args->op->n_operands; i++)
+	for (unsigned i = 0; i < op_first_output(args->op); i++)
 		if (args->op->operands[i].is_optional && pick(3))
 			add_optional(args, i);
+	for (unsigned i = op_first_output(args->op); i < args->op->n_operands; i++)
+		if (args->op->operands[i].is_optional && has_output(args, i))
+			args->views[i] = random_view(shape, rank, i);
 	if (args->op == &op_softmax)
 		args->params.softmax.scale = 0.5;
 }

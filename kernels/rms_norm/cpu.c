@@ -1,0 +1,3 @@
+#include "layer_norm/cpu.h"
+
+LAYER_NORM_CPU_KERNELS(rms_norm);

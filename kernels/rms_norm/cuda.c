@@ -1,0 +1,3 @@
+#include "layer_norm/cuda.h"
+
+LAYER_NORM_CUDA_KERNELS(rms_norm);
