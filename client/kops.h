@@ -67,6 +67,9 @@
  *                                                   residual: x's shape
  *                                                   y: x's shape
  *                                                   sum: x's shape
+ *     subtract    y = a - b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
+ *                 rounded once                      b: as a                            f16, bf16      b
+ *                                                   y: 1 to 4 axes
  */
 
 /* End of table of ops */
@@ -698,6 +701,15 @@ int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, 
 int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y, double eps,
                       const char *kernel);
 
+/*
+ * y = a - b, element by element, rounded once.
+ *   a  1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+ *   b  as a
+ *   y  1 to 4 axes
+ * All of one type: f32, f64, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
+ */
+int kops_job_subtract(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -927,6 +939,9 @@ int kops_gather(kops *k, kops_view x, kops_view indices, kops_view y);
  * kops_job_rms_norm().
  */
 int kops_rms_norm(kops *k, kops_view x, kops_view weight, kops_view y, double eps);
+
+/* y = a - b, element by element, rounded once. Shapes, types and use in place as for kops_job_subtract(). */
+int kops_subtract(kops *k, kops_view a, kops_view b, kops_view y);
 
 /* End of one-op calls */
 

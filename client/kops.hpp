@@ -398,6 +398,10 @@ class job
 	{
 		return added(kops_job_rms_norm(get(), x, weight, y, eps, kernel));
 	}
+	job &subtract(view a, view b, view y, const char *kernel = nullptr)
+	{
+		return added(kops_job_subtract(get(), a, b, y, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -673,6 +677,10 @@ class client
 	void rms_norm(view x, view weight, view y, double eps = 1e-05)
 	{
 		detail::check(connection(), kops_rms_norm(get(), x, weight, y, eps));
+	}
+	void subtract(view a, view b, view y)
+	{
+		detail::check(connection(), kops_subtract(get(), a, b, y));
 	}
 	/* End of members of client */
 

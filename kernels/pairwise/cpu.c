@@ -37,7 +37,7 @@ static void compute_row(const struct pairwise_loops *loops, void *y, const struc
 	else if (a->step == 1)
 		loops->scalar(y, from_a, from_b, n);
 	else if (b->step == 1)
-		loops->scalar(y, from_b, from_a, n);
+		loops->scalar_first(y, from_a, from_b, n);
 	else
 		loops->fill(y, from_a, from_b, n);
 }

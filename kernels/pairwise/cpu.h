@@ -32,6 +32,13 @@ static inline double pairwise_f64(double x)
 		wide b = widen(*(const type *)scalar);                                                         \
 		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = narrow(widen(a[i]) operator b);     \
 	}                                                                                                      \
+	CPU_CLONES static void name##_scalar_first(void *to, const void *scalar, const void *from, int64_t n)  \
+	{                                                                                                      \
+		type *y = to;                                                                                  \
+		const type *b = from;                                                                          \
+		wide a = widen(*(const type *)scalar);                                                         \
+		_Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = narrow(a operator widen(b[i]));     \
+	}                                                                                                      \
 	static void name##_fill(void *to, const void *a, const void *b, int64_t n)                             \
 	{                                                                                                      \
 		type *y = to, one = narrow(widen(*(const type *)a) operator widen(*(const type *)b));          \
@@ -48,10 +55,10 @@ static inline double pairwise_f64(double x)
 	static int launch_vectorised(const struct op_args *args, const struct launch *launch)                  \
 	{                                                                                                      \
 		static const struct pairwise_loops loops[] = {                                                 \
-		    [KOPS_F32] = {f32_arrays, f32_scalar, f32_fill},                                           \
-		    [KOPS_F64] = {f64_arrays, f64_scalar, f64_fill},                                           \
-		    [KOPS_F16] = {f16_arrays, f16_scalar, f16_fill},                                           \
-		    [KOPS_BF16] = {bf16_arrays, bf16_scalar, bf16_fill},                                       \
+		    [KOPS_F32] = {f32_arrays, f32_scalar, f32_scalar_first, f32_fill},                         \
+		    [KOPS_F64] = {f64_arrays, f64_scalar, f64_scalar_first, f64_fill},                         \
+		    [KOPS_F16] = {f16_arrays, f16_scalar, f16_scalar_first, f16_fill},                         \
+		    [KOPS_BF16] = {bf16_arrays, bf16_scalar, bf16_scalar_first, bf16_fill},                    \
 		};                                                                                             \
 		(void)launch;                                                                                  \
 		pairwise_compute(args, loops);                                                                 \

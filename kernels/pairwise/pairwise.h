@@ -1,6 +1,6 @@
 /*
- * pairwise.h: what add and multiply share. In such ops each element of y comes from one of a and one of b, in
- * either order, with a and b repeated to y's shape.
+ * pairwise.h: what add, subtract and multiply share. In such ops each element of y comes from one of a and one
+ * of b, with a and b repeated to y's shape.
  *
  * After pairwise_check() all three views have rank 4 and y's shape; a repeated axis has stride 0. The axes are
  * sorted by falling stride of y, and folded if all three views allow it. Dense operands become (1, 1, 1,
@@ -57,9 +57,9 @@ double pairwise_tolerance(const struct op_args *args);
 
 typedef void pairwise_function(void *y, const void *a, const void *b, int64_t n);
 
-/* Loops that write n elements at y: a and b are arrays, b is one element, or both are. */
+/* Loops that write n elements at y: a and b are arrays, b is one element, a is, or both are. */
 struct pairwise_loops {
-	pairwise_function *arrays, *scalar, *fill;
+	pairwise_function *arrays, *scalar, *scalar_first, *fill;
 };
 
 /* loops: indexed by dtype. */

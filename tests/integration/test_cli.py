@@ -509,6 +509,8 @@ class Verbs(CliTest):
             np.testing.assert_array_equal(self.load("y.npy"), x * row)
             self.run_cli("multiply", "-m", "7", "x.bin", "row.npy", "-o", "y.npy", "--check")
             np.testing.assert_array_equal(self.load("y.npy"), x * row)
+            self.run_cli("subtract", "x.npy", "row.npy", "-o", "y.npy", "--check")
+            np.testing.assert_array_equal(self.load("y.npy"), x - row)
 
     def test_operands_by_their_names(self):
         def norm(x, weight=1.0, bias=0.0, eps=1e-5):
@@ -819,7 +821,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

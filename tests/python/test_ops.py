@@ -320,6 +320,8 @@ class Ops(PythonTest):
             self.near(self.kops.add(0.5, x), wide + 0.5, 2)
             np.testing.assert_array_equal(self.kops.multiply(x, y), x * y)
             np.testing.assert_array_equal(self.kops.multiply(2, x), 2 * x)
+            np.testing.assert_array_equal(self.kops.subtract(x, y), x - y)
+            np.testing.assert_array_equal(self.kops.subtract(2, x), 2 - x)
             for axis in range(-3, 3):
                 self.near(self.kops.reduce(x, "sum", axis), wide.sum(axis), 8)
                 self.near(self.kops.reduce(x, "mean", axis, keepdims=True), wide.mean(axis, keepdims=True), 2)

@@ -73,6 +73,12 @@ int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y,
 	return client_add_op(job, &op_rms_norm, views, values, kernel);
 }
 
+int kops_job_subtract(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
+{
+	const kops_view views[] = {a, b, y};
+	return client_add_op(job, &op_subtract, views, NULL, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -135,4 +141,11 @@ int kops_rms_norm(kops *k, kops_view x, kops_view weight, kops_view y, double ep
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status : client_one_op_finish(k, kops_job_rms_norm(job, x, weight, y, eps, NULL));
+}
+
+int kops_subtract(kops *k, kops_view a, kops_view b, kops_view y)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_subtract(job, a, b, y, NULL));
 }

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract"]
 # End of names of described ops
 
 connect = Client
@@ -286,6 +286,17 @@ def rms_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = N
     residual, x + residual takes the place of x, rounded to their type.
     """
     return default_client().rms_norm(x, weight, bias, out, residual=residual, sum=sum, axis=axis, eps=eps, kernel=kernel)
+
+
+def subtract(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+    """y = a - b, element by element, rounded once.
+
+    a: 1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+    b: as a
+    The result: 1 to 4 axes; numbers take the first array's type.
+    out may be a or b, where that is not repeated.
+    """
+    return default_client().subtract(a, b, out, kernel=kernel)
 
 
 # End of described ops

@@ -345,6 +345,17 @@ class Client:
         key = (_ops.rms_norm, id(x), id(weight), id(bias), id(residual), id(sum), id(out), axis, float(eps), kernel)
         return self._op(key, (x, weight, bias, residual, sum), out, 1)
 
+    def subtract(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        """y = a - b, element by element, rounded once.
+
+        a: 1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
+        b: as a
+        The result: 1 to 4 axes; numbers take the first array's type.
+        out may be a or b, where that is not repeated.
+        """
+        key = (_ops.subtract, id(a), id(b), id(out), kernel)
+        return self._op(key, (a, b), out)
+
     # End of described ops
 
     @property

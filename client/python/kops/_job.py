@@ -113,6 +113,9 @@ class Job:
                  kernel: str | None = None) -> Any:
         return self._add(*_ops.rms_norm(self._desk, x, weight, bias, residual, sum, out, axis, float(eps), kernel))
 
+    def subtract(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.subtract(self._desk, a, b, out, kernel))
+
     # End of described ops
 
     def _add(self, result: Array, ops: list[Op]) -> Array:

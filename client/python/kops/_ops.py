@@ -361,6 +361,10 @@ def rms_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | Non
                       "y", out, kernel, (axis, None), also={"sum": sum})
 
 
+def subtract(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "subtract", {"a": a, "b": b}, (), "y", out, kernel)
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean")}

@@ -1,0 +1,3 @@
+#include "pairwise/cpu.h"
+
+PAIRWISE_CPU_KERNELS(subtract, -);

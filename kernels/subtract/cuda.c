@@ -1,0 +1,3 @@
+#include "pairwise/cuda.h"
+
+PAIRWISE_CUDA_KERNELS(subtract);
