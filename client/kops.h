@@ -70,6 +70,8 @@
  *     subtract    y = a - b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
  *                 rounded once                      b: as a                            f16, bf16      b
  *                                                   y: 1 to 4 axes
+ *     unary       y = function(scale * x), limited  x: 1 to 4 axes                     f32, f64,      y on x
+ *                 to [low, high]                    y: x's shape                       f16, bf16
  */
 
 /* End of table of ops */
@@ -710,6 +712,37 @@ int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y,
  */
 int kops_job_subtract(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
+typedef enum kops_unary_function {
+	KOPS_UNARY_FUNCTION_NONE = 0,
+	KOPS_UNARY_FUNCTION_RELU = 1,
+	KOPS_UNARY_FUNCTION_GELU = 2,
+	KOPS_UNARY_FUNCTION_GELU_TANH = 3,
+	KOPS_UNARY_FUNCTION_SILU = 4,
+	KOPS_UNARY_FUNCTION_SIGMOID = 5,
+	KOPS_UNARY_FUNCTION_TANH = 6,
+	KOPS_UNARY_FUNCTION_EXP = 7,
+	KOPS_UNARY_FUNCTION_LOG = 8,
+	KOPS_UNARY_FUNCTION_SQRT = 9,
+	KOPS_UNARY_FUNCTION_ABS = 10,
+} kops_unary_function;
+
+/*
+ * y = function(scale * x), limited to [low, high].
+ *   x         1 to 4 axes
+ *   y         x's shape
+ *   function  what is computed of scale * x; none (0), relu (1), gelu (2), gelu_tanh (3), silu (4), sigmoid
+ *             (5), tanh (6), exp (7), log (8), sqrt (9) or abs (10)
+ *   scale     a factor of x; finite in f32
+ *   low       the least that y may be
+ *   high      the most that y may be
+ * All of one type: f32, f64, f16 or bf16. y may be x, as the same view; any other overlap is refused. NaN stays
+ * NaN. Where low is above high, y is high. Types but f64 are computed in f32, and low, high and scale * x are
+ * rounded to it. sigmoid is 1 / (1 + exp(-v)), silu v * sigmoid(v), gelu v * Phi(v), and gelu_tanh its
+ * approximation by tanh; the last three are NaN at -Inf. log and sqrt of negative numbers are NaN.
+ */
+int kops_job_unary(kops_job *job, kops_view x, kops_view y, kops_unary_function function, double scale,
+                   double low, double high, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -942,6 +975,10 @@ int kops_rms_norm(kops *k, kops_view x, kops_view weight, kops_view y, double ep
 
 /* y = a - b, element by element, rounded once. Shapes, types and use in place as for kops_job_subtract(). */
 int kops_subtract(kops *k, kops_view a, kops_view b, kops_view y);
+
+/* y = function(scale * x), limited to [low, high]. Shapes, types and use in place as for kops_job_unary(). */
+int kops_unary(kops *k, kops_view x, kops_view y, kops_unary_function function, double scale, double low,
+               double high);
 
 /* End of one-op calls */
 

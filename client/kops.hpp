@@ -27,6 +27,7 @@
 #ifndef KOPS_HPP
 #define KOPS_HPP
 
+#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -402,6 +403,11 @@ class job
 	{
 		return added(kops_job_subtract(get(), a, b, y, kernel));
 	}
+	job &unary(view x, view y, kops_unary_function function = KOPS_UNARY_FUNCTION_NONE, double scale = 1,
+	           double low = -INFINITY, double high = INFINITY, const char *kernel = nullptr)
+	{
+		return added(kops_job_unary(get(), x, y, function, scale, low, high, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -681,6 +687,11 @@ class client
 	void subtract(view a, view b, view y)
 	{
 		detail::check(connection(), kops_subtract(get(), a, b, y));
+	}
+	void unary(view x, view y, kops_unary_function function = KOPS_UNARY_FUNCTION_NONE, double scale = 1,
+	           double low = -INFINITY, double high = INFINITY)
+	{
+		detail::check(connection(), kops_unary(get(), x, y, function, scale, low, high));
 	}
 	/* End of members of client */
 

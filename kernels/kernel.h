@@ -42,18 +42,30 @@ struct view {
 	int64_t strides[KOPS_RANK_MAX]; /* elements */
 };
 
-/* What becomes of each element of a product last. gemm/activation.h has the functions. */
-enum gemm_activation {
-	GEMM_ACTIVATION_NONE,
-	GEMM_ACTIVATION_RELU,
-	GEMM_ACTIVATION_GELU,
-	GEMM_ACTIVATION_GELU_TANH,
-	GEMM_ACTIVATION_SILU,
+/*
+ * A function of one number (elementwise/unary_function.h). Those up to silu are gemm's activations: what
+ * becomes of each element of a product last.
+ */
+enum unary_function {
+	UNARY_NONE,
+	UNARY_RELU,
+	UNARY_GELU,
+	UNARY_GELU_TANH,
+	UNARY_SILU,
+	UNARY_SIGMOID,
+	UNARY_TANH,
+	UNARY_EXP,
+	UNARY_LOG,
+	UNARY_SQRT,
+	UNARY_ABS,
 };
+#define UNARY_FUNCTIONS  (UNARY_ABS + 1)
+#define GEMM_ACTIVATIONS (UNARY_SILU + 1)
+
 struct gemm_params {
 	double alpha, beta;
 	kops_precision precision;
-	enum gemm_activation activation;
+	enum unary_function activation;
 	bool a_by_columns, b_by_columns; /* as given: after check() an axis of one index may hide it */
 };
 
@@ -78,6 +90,12 @@ struct reduce_params {
 	kops_reduction kind;
 	double scale; /* factor of the result, set by check(): 1 / n for a mean */
 	bool goes_on; /* continues from the content of y, in a later part of one op */
+};
+
+struct unary_params {
+	enum unary_function function;
+	double scale, low, high; /* exact in the type that is computed in */
+	bool is_single;          /* set by check(): computed in f32 */
 };
 
 /* Parameters of ops whose attributes need no struct of their own. */
@@ -139,6 +157,7 @@ struct op_args {
 		struct gemm_params gemm;
 		struct softmax_params softmax;
 		struct reduce_params reduce;
+		struct unary_params unary;
 		struct plain_params plain;
 	} params;
 	void *carried; /* for parts: what they hand on beside the output */

@@ -25,16 +25,17 @@
 #endif
 
 /*
- * exp(t) for t <= 0, relative error below 2 ulp; 0 under -87.33, where results are subnormal; NaN stays.
- * 2^n * p(r) with n = round(t / ln 2), |r| <= ln 2 / 2 and ln 2 in two parts (Cody and Waite); p is the Taylor
- * polynomial of degree 7, whose error there is 6e-9.
+ * Returns p with exp(t) = 2^n · p for |t| < 2^21, and n modulo 2^32. n = round(t / ln 2); p is the Taylor
+ * polynomial of degree 7 in the rest, |r| <= ln 2 / 2, where its error is 6e-9. ln 2 comes in two parts (Cody
+ * and Waite).
  */
-static inline __attribute__((always_inline)) float cpu_exp_negative(float t)
+static inline __attribute__((always_inline)) float cpu_exp_parts(float t, uint32_t *ret_n)
 {
 	float shifted = t * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: n in the low bits */
 	float n = shifted - 12582912.0f;
 	float r = (t - n * 0.693359375f) - n * -2.12194440e-4f;
 	float p = 1.0f / 5040;
+	uint32_t bits;
 
 	p = p * r + 1.0f / 720;
 	p = p * r + 1.0f / 120;
@@ -43,12 +44,28 @@ static inline __attribute__((always_inline)) float cpu_exp_negative(float t)
 	p = p * r + 0.5f;
 	p = p * r + 1.0f;
 	p = p * r + 1.0f;
-	uint32_t bits;
-	float power;
 	memcpy(&bits, &shifted, sizeof bits);
-	bits = (bits + 127u) << 23;
+	*ret_n = bits - 0x4b400000u;
+	return p;
+}
+
+/* 2^n, for n from -126 to 127, modulo 2^32. */
+static inline __attribute__((always_inline)) float cpu_power_of_two(uint32_t n)
+{
+	uint32_t bits = (n + 127u) << 23;
+	float power;
+
 	memcpy(&power, &bits, sizeof power);
-	return t < -87.33f ? 0.0f : p * power;
+	return power;
+}
+
+/* exp(t) for t <= 0, relative error below 2 ulp; 0 under -87.33, where results are subnormal; NaN stays. */
+static inline __attribute__((always_inline)) float cpu_exp_negative(float t)
+{
+	uint32_t n;
+	float p = cpu_exp_parts(t, &n);
+
+	return t < -87.33f ? 0.0f : p * cpu_power_of_two(n);
 }
 
 /* Rounds up to a multiple of 64 bytes, a cache line and a vector; UINT64_MAX on overflow. */

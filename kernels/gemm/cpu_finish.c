@@ -3,7 +3,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
-#include "gemm/activation.h"
+#include "elementwise/unary_function_cpu.h"
 #include "gemm/gemm.h"
 
 #define PART_ELEMENTS 16384 /* per thread part */
@@ -37,35 +37,6 @@ CPU_CLONES static void add(float *v, const float *bias, int64_t n)
 		v[i] += bias[i];
 }
 
-CPU_CLONES static void cut_at_zero(float *v, int64_t n)
-{
-#pragma omp simd
-	for (int64_t i = 0; i < n; i++)
-		v[i] = v[i] < 0 ? 0 : v[i];
-}
-
-/* v * sigmoid(v * P(v^2)): see activation.h. */
-CPU_CLONES static void bend(float *v, int64_t n, const float *terms)
-{
-#pragma omp simd
-	for (int64_t i = 0; i < n; i++) {
-		float square = v[i] * v[i], p = terms[ACTIVATION_TERMS - 1];
-		square = square > ACTIVATION_SQUARE_MAX ? ACTIVATION_SQUARE_MAX : square;
-		for (int t = ACTIVATION_TERMS - 2; t >= 0; t--)
-			p = p * square + terms[t];
-		float z = v[i] * p, e = cpu_exp_negative(z < 0 ? z : -z);
-		v[i] = v[i] * ((z < 0 ? e : 1) / (1 + e));
-	}
-}
-
-static void activate(float *v, int64_t n, enum gemm_activation activation)
-{
-	if (activation == GEMM_ACTIVATION_RELU)
-		cut_at_zero(v, n);
-	else if (activation != GEMM_ACTIVATION_NONE)
-		bend(v, n, activation_terms[activation]);
-}
-
 /* ---- Lines ---- */
 
 struct finishing {
@@ -88,7 +59,7 @@ static void finish_f32(const struct finishing *f, int64_t line)
 			          n, of_piece);
 			add(v + i, of_piece, n);
 		}
-		activate(v + i, n, f->args->params.gemm.activation);
+		unary_apply_f32(f->args->params.gemm.activation, v + i, n);
 	}
 }
 
@@ -98,9 +69,9 @@ static void finish_f64(const struct finishing *f, int64_t line)
 	double *v = (double *)f->sums->data + line * f->sums->apart;
 	int64_t first = f->bias_first + line * f->bias_apart;
 
-	for (int64_t i = 0; i < f->length; i++)
-		v[i] = activation_of(f->args->params.gemm.activation,
-		                     bias ? v[i] + bias[first + i * f->bias_along] : v[i]);
+	for (int64_t i = 0; bias && i < f->length; i++)
+		v[i] += bias[first + i * f->bias_along];
+	unary_apply_f64(f->args->params.gemm.activation, v, f->length);
 }
 
 static void finish_part(void *ctx, unsigned part)
@@ -135,11 +106,9 @@ void gemm_cpu_finish(const struct op_args *args, uint64_t batch, const struct ge
 
 double gemm_cpu_finish_ns(const struct op_args *args)
 {
-	enum gemm_activation activation = args->params.gemm.activation;
-	double of_f64 = activation > GEMM_ACTIVATION_RELU ? 20 : 1,
-	       of_f32 = activation > GEMM_ACTIVATION_RELU ? 1 : 0.3;
 	double elements = (double)view_elements(&args->views[GEMM_C]);
+	double element_ns = unary_element_ns(args->params.gemm.activation,
+	                                     args->views[GEMM_A].dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32);
 
-	return elements * (args->views[GEMM_A].dtype == KOPS_F64 ? of_f64 : of_f32) /
-	       cpu_threads(elements / PART_ELEMENTS);
+	return elements * element_ns / cpu_threads(elements / PART_ELEMENTS);
 }

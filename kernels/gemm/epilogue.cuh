@@ -11,7 +11,7 @@
 #include <cuda_fp16.h>
 #include <math.h>
 
-#include "gemm/activation.h"
+#include "elementwise/unary_function.cuh"
 #include "gemm/problem.h"
 
 namespace
@@ -35,17 +35,12 @@ struct c_index {
 	int64_t row, col;
 };
 
-__device__ __forceinline__ float sigmoid(float z)
-{
-	return __fdividef(1, 1 + __expf(-z));
-}
-
 template <class SUM> struct epilogue {
 	SUM alpha, beta;
 	bool has_bias, has_line; /* line: the bias is one line of neighbours for all rows, in aligned pairs */
-	gemm_activation activation;
-	gemm_operand bias;             /* of the type of A and B, which functions here call T */
-	float terms[ACTIVATION_TERMS]; /* of the activation in f32: see activation.h */
+	unary_function activation;
+	gemm_operand bias;        /* of the type of A and B, which functions here call T */
+	float terms[UNARY_TERMS]; /* of the activation in f32: see unary_function.h */
 
 	/* The same for sums of another type. */
 	template <class OTHER> __device__ __forceinline__ epilogue<OTHER> as() const
@@ -53,7 +48,7 @@ template <class SUM> struct epilogue {
 		epilogue<OTHER> other = {(OTHER)alpha, (OTHER)beta, has_bias, has_line, activation, bias, {}};
 
 #pragma unroll
-		for (int i = 0; i < ACTIVATION_TERMS; i++)
+		for (int i = 0; i < UNARY_TERMS; i++)
 			other.terms[i] = terms[i];
 		return other;
 	}
@@ -66,7 +61,7 @@ template <class SUM> struct epilogue {
 	/* Whether finish() does anything. */
 	__host__ __device__ __forceinline__ bool finishes() const
 	{
-		return has_bias || activation != GEMM_ACTIVATION_NONE;
+		return has_bias || activation != UNARY_NONE;
 	}
 
 	/* The steps, for who reads C ahead. */
@@ -79,30 +74,25 @@ template <class SUM> struct epilogue {
 		return fma(beta, (SUM)old, scaled);
 	}
 	/* All but relu. */
-	__device__ __forceinline__ float bent(float v) const
+	__device__ __forceinline__ float bend(float v) const
 	{
-		float square = fminf(v * v, ACTIVATION_SQUARE_MAX), p = terms[ACTIVATION_TERMS - 1];
-
-#pragma unroll
-		for (int i = ACTIVATION_TERMS - 2; i >= 0; i--)
-			p = fmaf(p, square, terms[i]);
-		return v * sigmoid(v * p);
+		return bent(v, terms);
 	}
-	__device__ __forceinline__ double bent(double v) const
+	__device__ __forceinline__ double bend(double v) const
 	{
-		return activation_of(activation, v);
+		return unary_activation_of(activation, v);
 	}
 	/* One choice for all: a branch for each would cost more than relu does. */
 	template <int N> __device__ __forceinline__ void activate(SUM (&v)[N]) const
 	{
-		if (activation == GEMM_ACTIVATION_RELU) {
+		if (activation == UNARY_RELU) {
 #pragma unroll
 			for (int j = 0; j < N; j++)
 				v[j] = v[j] < 0 ? 0 : v[j];
-		} else if (activation != GEMM_ACTIVATION_NONE) {
+		} else if (activation != UNARY_NONE) {
 #pragma unroll
 			for (int j = 0; j < N; j++)
-				v[j] = bent(v[j]);
+				v[j] = bend(v[j]);
 		}
 	}
 	/* Bias and activation, of N columns from `at` on, of which `there` exist. */
@@ -194,8 +184,8 @@ template <class SUM> epilogue<SUM> epilogue_of(const struct op_args *args, const
 	                   p.bias,
 	                   {}};
 
-	for (int i = 0; i < ACTIVATION_TERMS; i++)
-		e.terms[i] = activation_terms[params.activation][i];
+	for (int i = 0; i < UNARY_TERMS; i++)
+		e.terms[i] = unary_terms[params.activation][i];
 	return e;
 }
 

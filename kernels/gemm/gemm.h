@@ -9,7 +9,7 @@ enum { GEMM_A, GEMM_B, GEMM_BIAS, GEMM_C };
 /* Returns true if more than alpha and beta makes c of the sums: a bias, an activation. */
 static inline bool gemm_finishes(const struct op_args *args)
 {
-	return !view_is_absent(&args->views[GEMM_BIAS]) || args->params.gemm.activation != GEMM_ACTIVATION_NONE;
+	return !view_is_absent(&args->views[GEMM_BIAS]) || args->params.gemm.activation != UNARY_NONE;
 }
 
 #endif

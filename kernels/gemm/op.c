@@ -13,7 +13,7 @@
 
 #include "common/half.h"
 #include "common/rules.h"
-#include "gemm/activation.h"
+#include "elementwise/unary_function.h"
 #include "gemm/gemm.h"
 
 enum { A = GEMM_A, B = GEMM_B, BIAS = GEMM_BIAS, C = GEMM_C };
@@ -34,12 +34,6 @@ static const char *const precisions[] = {[KOPS_PRECISION_F32] = "f32",
                                          [KOPS_PRECISION_IEEE] = "ieee",
                                          [KOPS_PRECISION_TF32] = "tf32",
                                          [KOPS_PRECISION_BF16] = "bf16"};
-
-static const char *const activations[] = {[GEMM_ACTIVATION_NONE] = "none",
-                                          [GEMM_ACTIVATION_RELU] = "relu",
-                                          [GEMM_ACTIVATION_GELU] = "gelu",
-                                          [GEMM_ACTIVATION_GELU_TANH] = "gelu_tanh",
-                                          [GEMM_ACTIVATION_SILU] = "silu"};
 
 static const struct op_attribute attributes[] = {
     {.name = "alpha",
@@ -68,9 +62,9 @@ static const struct op_attribute attributes[] = {
     {.name = "activation",
      .type = ATTRIBUTE_CHOICE,
      .offset = offsetof(struct gemm_params, activation),
-     .otherwise = GEMM_ACTIVATION_NONE,
-     .choices = activations,
-     .n_choices = sizeof activations / sizeof activations[0],
+     .otherwise = UNARY_NONE,
+     .choices = unary_names,
+     .n_choices = GEMM_ACTIVATIONS,
      .about = "what becomes of each element of the result"},
 };
 
@@ -324,7 +318,7 @@ static void finish_strip(const struct op_args *args, void *c, const int64_t at[3
 		double y = p->beta == 0 ? 0 : p->beta * half_load(c, vc->dtype, i);
 		double sum = product ? p->alpha * acc[j] + y : y;
 		sum = add_bias(sum, &args->views[BIAS], at[0], at[1], at[2] + j);
-		half_store(c, vc->dtype, i, activation_of(p->activation, sum));
+		half_store(c, vc->dtype, i, unary_of(p->activation, sum));
 	}
 }
 
@@ -425,7 +419,7 @@ static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint6
 {
 	if (first + n < steps(args)) {
 		args->views[BIAS] = (struct view){.rank = 0};
-		args->params.gemm.activation = GEMM_ACTIVATION_NONE;
+		args->params.gemm.activation = UNARY_NONE;
 	}
 	view_narrow(&args->views[A], 2, first, n);
 	view_narrow(&args->views[B], 1, first, n);

@@ -1,3 +1,3 @@
-#include "pairwise/cuda.h"
+#include "elementwise/cuda.h"
 
-PAIRWISE_CUDA_KERNELS(multiply);
+ELEMENTWISE_CUDA_KERNELS(multiply);

@@ -16,8 +16,6 @@
 #define PAIRWISE_OPERANDS  3
 #define PAIRWISE_PART_AXES 4
 
-/* ---- For op.c (rules.c) ---- */
-
 extern const struct op_operand pairwise_operands[PAIRWISE_OPERANDS];
 extern const struct part_axis pairwise_part_axes[PAIRWISE_PART_AXES];
 void pairwise_shape(const struct op_args *args, struct op_shape *ret);
@@ -52,24 +50,5 @@ double pairwise_tolerance(const struct op_args *args);
 	                             .reference = reference,                                                   \
 	                             .sample = sample,                                                         \
 	                             .tolerance = pairwise_tolerance}
-
-/* ---- For cpu.c (cpu.c) ---- */
-
-typedef void pairwise_function(void *y, const void *a, const void *b, int64_t n);
-
-/* Loops that write n elements at y: a and b are arrays, b is one element, a is, or both are. */
-struct pairwise_loops {
-	pairwise_function *arrays, *scalar, *scalar_first, *fill;
-};
-
-/* loops: indexed by dtype. */
-void pairwise_compute(const struct op_args *args, const struct pairwise_loops *loops);
-double pairwise_cpu_ns(const struct op_args *args);
-
-/* ---- For cuda.c (cuda.c) ---- */
-
-double pairwise_scalar_ns(const struct op_args *args);
-double pairwise_float4_ns(const struct op_args *args);
-double pairwise_float4x_ns(const struct op_args *args);
 
 #endif

@@ -33,6 +33,13 @@ CUDA_LAUNCH(gather_rows_wide);
 CUDA_TOGETHER(gather_rows_wide_together);
 CUDA_LAUNCH(gather_elements);
 CUDA_TOGETHER(gather_elements_together);
+CUDA_LAUNCH(add_float4x);
+CUDA_LAUNCH(add_scalar);
+CUDA_LAUNCH(subtract_float4);
+CUDA_LAUNCH(subtract_scalar);
+CUDA_LAUNCH(unary_float4x);
+CUDA_TOGETHER(unary_float4x_together);
+CUDA_LAUNCH(unary_scalar);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
@@ -221,6 +228,9 @@ static bool make_rows_apart(struct problem *p, uint64_t rows, uint64_t cols, uin
 	v.strides[0] = (int64_t)apart;
 	v.strides[1] = 1;
 	p->args.views[0] = p->args.views[1] = v;
+	op_set_defaults(&p->args);
+	if (strcmp(p->args.op->name, "unary") == 0)
+		p->args.params.unary.function = (enum unary_function)random_below(r, UNARY_FUNCTIONS);
 	if (strcmp(p->args.op->name, "softmax") != 0)
 		return problem_complete(p, true, true, r);
 	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : 4 * random_unit(r);
@@ -335,6 +345,22 @@ static void make_residual(struct problem *p, const struct view *like, struct ran
 	p->args.views[LAYER_NORM_RESIDUAL] = *like;
 	if (random_chance(r, 60))
 		p->args.views[LAYER_NORM_SUM] = *like;
+}
+
+/* Makes views that are one run each, and begin alike. */
+static bool make_runs(struct problem *p, struct random *r)
+{
+	const struct op *op = p->args.op;
+	kops_dtype dtype = random_real(r);
+	uint64_t n = random_extent(6000, r);
+
+	op_set_defaults(&p->args);
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		if (op->attributes[i].type == ATTRIBUTE_CHOICE)
+			op_set_attribute(&p->args, i, (double)random_below(r, op->attributes[i].n_choices));
+	for (unsigned v = 0; v < op->n_operands; v++)
+		p->args.views[v] = (struct view){.dtype = dtype, .rank = 1, .shape = {n}, .strides = {1}};
+	return problem_complete(p, random_chance(r, 70), true, r);
 }
 
 /* Makes weight and bias, or one of them, or neither. */
@@ -508,6 +534,7 @@ TOGETHER_AND_ELSEWHERE(softmax_fused)
 TOGETHER_AND_ELSEWHERE(copy_vector)
 TOGETHER_AND_ELSEWHERE(gather_rows_wide)
 TOGETHER_AND_ELSEWHERE(gather_elements)
+TOGETHER_AND_ELSEWHERE(unary_float4x)
 
 /* Every element of x takes equally long. A product is one tile, so only a shorter K makes it faster. */
 static double work_ns(const void *on, const struct kernel *kernel, const struct op_args *args)
@@ -614,7 +641,7 @@ static int finish_product(const struct op_args *args, const struct launch *launc
 	struct view *c = &product.views[GEMM_C];
 
 	product.views[GEMM_BIAS] = (struct view){.rank = 0};
-	product.params.gemm.activation = GEMM_ACTIVATION_NONE;
+	product.params.gemm.activation = UNARY_NONE;
 	if (has_wide_sums(args)) {
 		product.params.gemm.beta = 0;
 		c->dtype = KOPS_F32;
@@ -760,6 +787,14 @@ static const struct candidate {
      are_alike,
      NULL,
      gather_elements_elsewhere},
+    {"add", "float4x", make_runs, 1, {1, 1, 1, 1}, NULL, NULL, add_float4x},
+    {"add", "scalar", make_anyhow, 1, {1, 1, 1, 1}, NULL, NULL, add_scalar},
+    {"subtract", "float4", make_runs, 1, {1, 1, 1, 1}, NULL, NULL, subtract_float4},
+    {"subtract", "scalar", make_anyhow, 1, {1, 1, 1, 1}, NULL, NULL, subtract_scalar},
+    {"unary", "float4x", make_runs, 1, {1, 1, 1, 1}, NULL, NULL, unary_float4x},
+    {"unary", "scalar", make_anyhow, 1, {1, 1, 1, 1}, NULL, NULL, unary_scalar},
+    {"unary", "unary together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, unary_float4x_at_once},
+    {"unary", "unary elsewhere", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, unary_float4x_elsewhere},
     {"softmax",
      "ring",
      make_long_rows,

@@ -86,7 +86,7 @@ static bool random_gemm(struct bench *t, struct op_args *args, kops_dtype dtype)
 	args->params.gemm.alpha = below(t, 12) ? 1.0 / (1.0 + (double)k) : 0;
 	args->params.gemm.beta = below(t, 2) ? 0 : 0.5;
 	args->params.gemm.precision = below(t, 2) ? KOPS_PRECISION_F32 : KOPS_PRECISION_IEEE;
-	args->params.gemm.activation = (enum gemm_activation)(below(t, 2) ? below(t, 5) : 0);
+	args->params.gemm.activation = (enum unary_function)(below(t, 2) ? below(t, GEMM_ACTIVATIONS) : 0);
 	if (below(t, 3) == 0 && !random_view(t, &args->views[GEMM_BIAS], dtype, 1, &n, true))
 		return false;
 	return random_view(t, &args->views[GEMM_A], dtype, rank, a + (3 - rank), true) &&

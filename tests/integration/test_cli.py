@@ -511,6 +511,11 @@ class Verbs(CliTest):
             np.testing.assert_array_equal(self.load("y.npy"), x * row)
             self.run_cli("subtract", "x.npy", "row.npy", "-o", "y.npy", "--check")
             np.testing.assert_array_equal(self.load("y.npy"), x - row)
+            self.run_cli("unary", "--function", "tanh", "--scale", "2", "--low", "-0.5", "x.npy", "-o", "y.npy", "--check")
+            self.near(self.load("y.npy"), np.tanh(2 * x.astype(np.float64)).clip(-0.5, None), tolerance)
+            self.run_cli("unary", "--function", "gelu", "x.npy", "-o", "y.npy", "--check")
+            self.run_cli("run", "-", "--check", input=b"x = load x.npy\ny = unary x function=relu high=0.5\nsave y y.npy\n")
+            np.testing.assert_array_equal(self.load("y.npy"), x.clip(0, 0.5))
 
     def test_operands_by_their_names(self):
         def norm(x, weight=1.0, bias=0.0, eps=1e-5):
@@ -821,7 +826,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

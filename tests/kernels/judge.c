@@ -159,7 +159,7 @@ static double *gemm_total(const struct op_args *args)
 
 	p->alpha = fabs(p->alpha);
 	p->beta = fabs(p->beta);
-	p->activation = GEMM_ACTIVATION_NONE;
+	p->activation = UNARY_NONE;
 	return run_wide(&absolute, true);
 }
 
@@ -225,7 +225,7 @@ static double *gemm_product(const struct op_args *args)
 	struct op_args product = *args;
 
 	product.params.gemm.beta = 0;
-	product.params.gemm.activation = GEMM_ACTIVATION_NONE;
+	product.params.gemm.activation = UNARY_NONE;
 	product.views[GEMM_BIAS] = (struct view){.rank = 0};
 	return run_wide(&product, false);
 }
@@ -242,7 +242,7 @@ static bool oracle_gemm(struct oracle *o, const struct problem *p)
 	struct rounding rounding = rounding_of(&args);
 	double k = (double)args.views[0].shape[2], *product = gemm_product(&args);
 	double roundings = roundings_of_sum(&args);
-	bool sums = args.params.gemm.beta != 0, bends = args.params.gemm.activation != GEMM_ACTIVATION_NONE;
+	bool sums = args.params.gemm.beta != 0, bends = args.params.gemm.activation != UNARY_NONE;
 
 	o->exact = run_wide(&args, false);
 	o->bound = gemm_total(&args);

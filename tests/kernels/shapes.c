@@ -180,7 +180,7 @@ void random_finish(struct problem *p, struct random *r)
 	const struct view *c = &p->args.views[GEMM_C];
 
 	p->args.params.gemm.activation =
-	    random_chance(r, 60) ? (enum gemm_activation)random_below(r, 5) : GEMM_ACTIVATION_NONE;
+	    random_chance(r, 60) ? (enum unary_function)random_below(r, GEMM_ACTIVATIONS) : UNARY_NONE;
 	if (random_chance(r, 60))
 		p->args.views[GEMM_BIAS] = repeated_view(c->dtype, c->rank, c->shape, r);
 }

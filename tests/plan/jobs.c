@@ -167,10 +167,11 @@ static void shape_gemm(struct op_args *args, struct random *r)
 	set_view(&args->views[0], dtype, 3 - flat_a, a + flat_a);
 	set_view(&args->views[1], dtype, 3 - flat_b, b + flat_b);
 	set_view(&args->views[GEMM_C], dtype, 3 - flat_c, c + flat_c);
-	args->params.gemm = (struct gemm_params){.alpha = random_factor(r),
-	                                         .beta = random_factor(r),
-	                                         .precision = (kops_precision)random_below(r, 4),
-	                                         .activation = (enum gemm_activation)random_below(r, 5)};
+	args->params.gemm =
+	    (struct gemm_params){.alpha = random_factor(r),
+	                         .beta = random_factor(r),
+	                         .precision = (kops_precision)random_below(r, 4),
+	                         .activation = (enum unary_function)random_below(r, GEMM_ACTIVATIONS)};
 	if (random_chance(r, 50)) {
 		args->views[GEMM_BIAS].dtype = dtype;
 		op_fit_optional(args, GEMM_BIAS, ANY_COUNT);

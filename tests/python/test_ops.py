@@ -327,6 +327,43 @@ class Ops(PythonTest):
                 self.near(self.kops.reduce(x, "mean", axis, keepdims=True), wide.mean(axis, keepdims=True), 2)
                 self.near(self.kops.reduce(x, "max", axis), wide.max(axis), 0)
 
+    def test_functions_of_one_number(self):
+        def sigmoid(x):
+            return 1 / (1 + np.exp(-x))
+
+        functions = {**{name: f for name, f in ACTIVATIONS.items() if name != "none"}, "sigmoid": sigmoid, "tanh": np.tanh,
+                     "exp": np.exp, "log": np.log, "sqrt": np.sqrt, "abs": np.abs, "negative": np.negative}
+        for dtype in DTYPES:
+            for name, function in functions.items():
+                x = np.abs(self.some_view((3, 4, 5), dtype)) + dtype.type(0.25) if name in ("log", "sqrt") \
+                    else self.some_view((3, 4, 5), dtype)
+                expected = function(x.astype(np.float64))
+                for _ in range(3):
+                    self.near(getattr(self.kops, name)(x), expected, 4, name)
+                out = self.poisoned((3, 4, 5), dtype)
+                self.assertIs(getattr(self.kops, name)(x, out), out)
+                self.near(out, expected, 4, name)
+                with self.kops.job() as job:
+                    y = getattr(job, name)(x)
+                self.near(y, expected, 4, name)
+        x = self.shared((6, 7))
+        want = np.exp(np.float32(-2) * x.astype(np.float64)).clip(0.5, 2)
+        self.near(self.kops.unary(x, function="exp", scale=-2, low=0.5, high=2), want, 4)
+        self.assertIs(self.kops.unary(x, x, function="exp", scale=-2, low=0.5, high=2), x)
+        self.near(x, want, 4)
+        self.assertEqual(self.kops.exp(0.0), 1)
+        self.assertEqual(self.kops.exp(np.empty((0, 3), np.float32)).shape, (0, 3))
+        self.fails(kops.ArgumentError, "it is one of none, relu", self.kops.unary, x, function="erf")
+        self.fails(kops.ArgumentError, "low is not a number", self.kops.unary, x, low=np.nan)
+        self.fails(kops.DtypeError, "i32", self.kops.exp, np.ones(3, np.int32))
+
+    def test_clip(self):
+        x = np.array([-np.inf, -2, -0.0, 0.5, 3, np.inf, np.nan], np.float32)
+        for low, high in (-1, 1), (None, 1), (-1, None), (None, None), (2, 1), (np.float32(-1), np.inf):
+            np.testing.assert_array_equal(self.kops.clip(x, low, high), x if (low, high) == (None, None)
+                                          else np.clip(x, low, high))
+        np.testing.assert_array_equal(self.kops.clip(x, max=0, out=x), [-np.inf, -2, 0, 0, 0, 0, np.nan])
+
     def test_an_op_by_its_description(self):
         x, row, out = self.numbers((3, 4)), self.numbers((4,)), np.full((3, 4), np.nan, np.float32)
         self.assertIs(self.kops.multiply(x, row, out), out)

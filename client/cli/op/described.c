@@ -2,6 +2,7 @@
 #include "op/described.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -209,7 +210,7 @@ static void put_setting(struct text *t, const struct op_attribute *a)
 		put(t, " --%s", a->name);
 	else if (a->type == ATTRIBUTE_CHOICE)
 		put(t, " --%s %s", a->name, a->choices[a->n_choices - 1]);
-	else if (a->type == ATTRIBUTE_NUMBER && half != 0 && half >= a->min && half <= a->max)
+	else if (a->type == ATTRIBUTE_NUMBER && half != 0 && isfinite(half) && half >= a->min && half <= a->max)
 		put(t, " --%s %g", a->name, half);
 }
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elementwise/unary_function.h"
 #include "files/dims.h"
-#include "gemm/activation.h"
 #include "gemm/gemm.h"
 #include "verb/op.h"
 
@@ -106,7 +106,7 @@ struct roundings {
 static struct roundings roundings_of(const struct product *p, uint64_t depth)
 {
 	kops_dtype dtype = p->y->dtype;
-	bool has_activation = p->params.activation != GEMM_ACTIVATION_NONE;
+	bool has_activation = p->params.activation != UNARY_NONE;
 	/* Small types accumulate in f32; f64 is checked by f64, which may be as wrong itself. */
 	double accumulate =
 	    element_type(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32)->roundoff * (dtype == KOPS_F64 ? 2 : 1);
@@ -145,7 +145,7 @@ static void compare_row(const struct tiles *t, const struct product *p, unsigned
 		double bound = off->slope * (off->per_norm * a_norm * sqrt(t->b_square[i]) +
 		                             off->per_term * terms + off->tiny) +
 		               off->activation * fabs(sum);
-		check_compare(c, t->rows[r], j + i, t->got[i], activation_of(p->params.activation, sum), bound,
+		check_compare(c, t->rows[r], j + i, t->got[i], unary_of(p->params.activation, sum), bound,
 		              element_type(p->y->dtype)->largest);
 	}
 }

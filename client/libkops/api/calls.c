@@ -79,6 +79,14 @@ int kops_job_subtract(kops_job *job, kops_view a, kops_view b, kops_view y, cons
 	return client_add_op(job, &op_subtract, views, NULL, kernel);
 }
 
+int kops_job_unary(kops_job *job, kops_view x, kops_view y, kops_unary_function function, double scale,
+                   double low, double high, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	const double values[] = {function, scale, low, high};
+	return client_add_op(job, &op_unary, views, values, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -148,4 +156,14 @@ int kops_subtract(kops *k, kops_view a, kops_view b, kops_view y)
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status : client_one_op_finish(k, kops_job_subtract(job, a, b, y, NULL));
+}
+
+int kops_unary(kops *k, kops_view x, kops_view y, kops_unary_function function, double scale, double low,
+               double high)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0
+	           ? status
+	           : client_one_op_finish(k, kops_job_unary(job, x, y, function, scale, low, high, NULL));
 }

@@ -10,16 +10,18 @@ process that they make when they first need one; kops.connect() makes others. do
 from __future__ import annotations
 
 import threading
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from . import _library, _ops, _session
+from . import _library, _named, _ops, _session
 from ._array import Array, DeviceArray, NDArray, Shape
 from ._client import Client, Device, Info
 from ._job import Job
 from ._memory import Memory
+from ._named import Named
 from ._ops import Operand
 from ._receipt import OpReceipt, Receipt
 from ._usage import PublishedBuffer, RunningJob, SessionInfo, TracedJob, Usage, User
@@ -35,8 +37,9 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary"]
 # End of names of described ops
+__all__ += _named.NAMES
 
 connect = Client
 
@@ -160,6 +163,17 @@ def gemm(alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, bias: O
     """
     return default_client().gemm(alpha, a, b, beta, c, bias=bias, activation=activation, precision=precision,
                                  kernel=kernel)
+
+
+class _OfDefault(Named):
+    def unary(self, *args: Any, **attributes: Any) -> Any:
+        return default_client().unary(*args, **attributes)
+
+
+_of_default = _OfDefault()
+relu, gelu, gelu_tanh, silu = _of_default.relu, _of_default.gelu, _of_default.gelu_tanh, _of_default.silu
+sigmoid, tanh, exp, log, sqrt = _of_default.sigmoid, _of_default.tanh, _of_default.exp, _of_default.log, _of_default.sqrt
+abs, negative, clip = _of_default.abs, _of_default.negative, _of_default.clip
 
 
 # Made by scripts/gen-ops: described ops
@@ -297,6 +311,25 @@ def subtract(a: Operand, b: Operand, out: Array | None = None, *, kernel: str | 
     out may be a or b, where that is not repeated.
     """
     return default_client().subtract(a, b, out, kernel=kernel)
+
+
+def unary(x: Operand, out: Array | None = None, *, function: str = "none", scale: float = 1.0, low: float = -inf,
+          high: float = inf, kernel: str | None = None) -> Any:
+    """y = function(scale * x), limited to [low, high].
+
+    x: 1 to 4 axes
+    function: what is computed of scale * x; none, relu, gelu, gelu_tanh, silu, sigmoid, tanh, exp, log, sqrt or abs
+    scale: a factor of x; finite in f32
+    low: the least that y may be
+    high: the most that y may be
+    The result: x's shape; numbers take the first array's type.
+    out may be x, where that is not repeated.
+    NaN stays NaN. Where low is above high, y is high. Types but f64 are computed in f32, and low, high
+    and scale * x are rounded to it. sigmoid is 1 / (1 + exp(-v)), silu v * sigmoid(v), gelu v * Phi(v),
+    and gelu_tanh its approximation by tanh; the last three are NaN at -Inf. log and sqrt of negative
+    numbers are NaN.
+    """
+    return default_client().unary(x, out, function=function, scale=scale, low=low, high=high, kernel=kernel)
 
 
 # End of described ops

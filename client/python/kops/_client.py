@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Union
 
 import numpy as np
@@ -14,6 +15,7 @@ from ._desk import Desk
 from ._job import Job, add_ops
 from ._library import gid_of, lib, text, uid_of
 from ._memory import Memory
+from ._named import Named
 from ._ops import Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
@@ -110,7 +112,7 @@ _UNSEEN: _Seen = (None, ctypes.c_void_p(), None)
 _holds = lib.kops_python_holds
 
 
-class Client:
+class Client(Named):
     """A connection to kopsd.
 
     socket: as for kops_open(), by default $KOPS_SOCKET, else one of the user's own, else /run/kopsd/kopsd.sock. name: for the daemon's log. timeout:
@@ -355,6 +357,25 @@ class Client:
         """
         key = (_ops.subtract, id(a), id(b), id(out), kernel)
         return self._op(key, (a, b), out)
+
+    def unary(self, x: Operand, out: Array | None = None, *, function: str = "none", scale: float = 1.0,
+              low: float = -inf, high: float = inf, kernel: str | None = None) -> Any:
+        """y = function(scale * x), limited to [low, high].
+
+        x: 1 to 4 axes
+        function: what is computed of scale * x; none, relu, gelu, gelu_tanh, silu, sigmoid, tanh, exp, log, sqrt or abs
+        scale: a factor of x; finite in f32
+        low: the least that y may be
+        high: the most that y may be
+        The result: x's shape; numbers take the first array's type.
+        out may be x, where that is not repeated.
+        NaN stays NaN. Where low is above high, y is high. Types but f64 are computed in f32, and low, high
+        and scale * x are rounded to it. sigmoid is 1 / (1 + exp(-v)), silu v * sigmoid(v), gelu v * Phi(v),
+        and gelu_tanh its approximation by tanh; the last three are NaN at -Inf. log and sqrt of negative
+        numbers are NaN.
+        """
+        key = (_ops.unary, id(x), id(out), function, float(scale), float(low), float(high), kernel)
+        return self._op(key, (x,), out)
 
     # End of described ops
 

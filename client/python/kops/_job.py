@@ -5,12 +5,14 @@ import asyncio
 import ctypes
 import time
 from collections.abc import Generator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from . import _library, _loop, _ops, _receipt
 from ._array import Array, layout, view_of
 from ._desk import Desk
 from ._library import UINT32_MAX, UINT64_MAX, lib, text, whole
+from ._named import Named
 from ._ops import Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
@@ -36,7 +38,7 @@ def add_ops(session: Session, job: NativeJob, ops: list[Op]) -> tuple[list[Slab]
     return slabs, written
 
 
-class Job:
+class Job(Named):
     """Ops that run in order on one device, sent as one message.
 
         with kops.job() as j:               async with kops.job() as j:
@@ -115,6 +117,10 @@ class Job:
 
     def subtract(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.subtract(self._desk, a, b, out, kernel))
+
+    def unary(self, x: Operand, out: Array | None = None, *, function: str = "none", scale: float = 1.0,
+              low: float = -inf, high: float = inf, kernel: str | None = None) -> Any:
+        return self._add(*_ops.unary(self._desk, x, out, function, float(scale), float(low), float(high), kernel))
 
     # End of described ops
 

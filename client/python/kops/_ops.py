@@ -365,9 +365,16 @@ def subtract(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str 
     return _described(desk, "subtract", {"a": a, "b": b}, (), "y", out, kernel)
 
 
+def unary(desk: Desk, x: Operand, out: Array | None, function: str, scale: float, low: float, high: float,
+          kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "unary", {"x": x},
+                      (("function", function), ("scale", scale), ("low", low), ("high", high),), "y", out, kernel)
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
-                                                   ("reduce", "kind"): ("sum", "max", "mean")}
+                                                   ("reduce", "kind"): ("sum", "max", "mean"),
+                                                   ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
 EXTRA: frozenset[tuple[str, str]] = frozenset([("layer_norm", "residual"), ("rms_norm", "residual")])
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "cli.h"
-#include "gemm/activation.h"
+#include "elementwise/unary_function.h"
 #include "op/operation.h"
 #include "random.h"
 #include "seed.h"
@@ -180,7 +180,7 @@ static void products_of_every_dtype_pass_and_damage_is_found(void **state)
 }
 
 /* As kernels do: the product is rounded, then the sum, then the result. */
-static void finish(const struct elements *y, const struct elements *bias, enum gemm_activation activation)
+static void finish(const struct elements *y, const struct elements *bias, enum unary_function activation)
 {
 	for (uint64_t row = 0; row < y->shape[0]; row++)
 		for (uint64_t column = 0; column < y->shape[1]; column++) {
@@ -188,7 +188,7 @@ static void finish(const struct elements *y, const struct elements *bias, enum g
 			uint64_t of_row = bias->rank > 1 && bias->shape[0] > 1 ? row * bias->shape[1] : 0;
 			double sum = get(y, (int64_t)i) +
 			             get(bias, (int64_t)(of_row + column % bias->shape[bias->rank - 1]));
-			element_put(y->dtype, at(y, i), activation_of(activation, sum));
+			element_put(y->dtype, at(y, i), unary_of(activation, sum));
 		}
 }
 
@@ -204,7 +204,7 @@ static void check_activations(kops_dtype dtype, uint32_t rank, uint64_t rows, ui
 	p.bias = rank == 1 ? dense(dtype, 1, columns, 0, 0) : dense(dtype, 2, rows, columns, 0);
 	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		multiply(&a, &b, &y, 0.5, NULL, 0);
-		finish(&y, &p.bias, (enum gemm_activation)i);
+		finish(&y, &p.bias, (enum unary_function)i);
 		p.activation = names[i];
 		assert_int_equal(check_gemm(&p, &check), 0);
 		assert_true(check_passed(&check));
@@ -247,7 +247,7 @@ static void a_bias_is_repeated_for_each_batch(void **state)
 		struct elements one_y = {at(&y, batch * 24), KOPS_F32, 2, {4, 6}, {6, 1}};
 		struct elements one_bias = {at(&p.bias, batch * 6), KOPS_F32, 1, {6}, {1}};
 		multiply(&one_a, &b, &one_y, 1, NULL, 0);
-		finish(&one_y, &one_bias, GEMM_ACTIVATION_NONE);
+		finish(&one_y, &one_bias, UNARY_NONE);
 	}
 	assert_int_equal(check_gemm(&p, &check), 0);
 	assert_true(check_passed(&check));

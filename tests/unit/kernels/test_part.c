@@ -60,8 +60,9 @@ static void make_gemm(struct op_args *args)
 	args->views[0] = random_view((uint64_t[]){pick(2) ? batch : 1, m, k}, 3, 0);
 	args->views[1] = random_view((uint64_t[]){pick(2) ? batch : 1, k, n}, 3, 1);
 	args->views[GEMM_C] = random_view((uint64_t[]){batch, m, n}, 3, GEMM_C);
-	args->params.gemm = (struct gemm_params){
-	    .alpha = 0.5, .beta = pick(2) ? 0.25 : 0, .activation = (enum gemm_activation)pick(5)};
+	args->params.gemm = (struct gemm_params){.alpha = 0.5,
+	                                         .beta = pick(2) ? 0.25 : 0,
+	                                         .activation = (enum unary_function)pick(GEMM_ACTIVATIONS)};
 	if (pick(2))
 		args->views[GEMM_BIAS] = random_view(
 		    (uint64_t[]){pick(2) ? batch : 1, pick(2) ? m : 1, pick(2) ? n : 1}, 3, GEMM_BIAS);

@@ -173,7 +173,7 @@ static void gemm_repeats_its_bias_to_c(void **state)
 	args.views[GEMM_BIAS].dtype = KOPS_F64;
 	refused(args, KOPS_E_DTYPE, "a is f32, bias is f64: gemm wants one type for both");
 	args.views[GEMM_BIAS].dtype = KOPS_F32;
-	args.params.gemm.activation = (enum gemm_activation)5;
+	args.params.gemm.activation = (enum unary_function)GEMM_ACTIVATIONS;
 	refused(args, KOPS_E_INVALID,
 	        "activation is 5; it is none (0), relu (1), gelu (2), gelu_tanh (3) or silu (4)");
 }

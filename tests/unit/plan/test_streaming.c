@@ -203,7 +203,7 @@ static void finish_product(struct fixture *f, uint64_t m, uint64_t n)
 	if (pick(2))
 		place(f, GEMM_BIAS, pick(2) ? m : 1, pick(2) ? n : 1);
 	if (pick(2))
-		f->ops[0].args.params.gemm.activation = GEMM_ACTIVATION_RELU;
+		f->ops[0].args.params.gemm.activation = UNARY_RELU;
 }
 
 static uint64_t bytes_of(const struct fixture *f, unsigned v)

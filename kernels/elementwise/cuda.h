@@ -1,19 +1,20 @@
-/* cuda.h: the table of the CUDA kernels of a pairwise op; pairwise.cuh has the kernels. */
-#ifndef KOPS_PAIRWISE_CUDA_H
-#define KOPS_PAIRWISE_CUDA_H
+/* cuda.h: the table of the CUDA kernels of an op that computes element by element
+ * (elementwise.cuh). */
+#ifndef KOPS_ELEMENTWISE_CUDA_H
+#define KOPS_ELEMENTWISE_CUDA_H
 
 #include "common/cuda.h"
-#include "pairwise/pairwise.h"
+#include "elementwise/elementwise.h"
 
-static bool pairwise_supports(const struct op_args *args, const char **ret_why_not)
+static bool elementwise_supports(const struct op_args *args, const char **ret_why_not)
 {
 	(void)args;
 	(void)ret_why_not;
 	return true;
 }
 
-/* Defines NAME_cuda_kernels from the functions that PAIRWISE_KERNELS(NAME, ...) defines. */
-#define PAIRWISE_CUDA_KERNELS(NAME)                                                                            \
+/* Defines NAME_cuda_kernels from the functions that ELEMENTWISE_KERNELS(NAME, ...) defines. */
+#define ELEMENTWISE_CUDA_KERNELS(NAME)                                                                         \
 	CUDA_LAUNCH(NAME##_float4x);                                                                           \
 	CUDA_TOGETHER(NAME##_float4x_together);                                                                \
 	CUDA_LAUNCH(NAME##_float4);                                                                            \
@@ -25,8 +26,8 @@ static bool pairwise_supports(const struct op_args *args, const char **ret_why_n
 	     .idea = "four independent 128-bit accesses of each view per thread",                              \
 	     .dtypes = "f32 f64 f16 bf16",                                                                     \
 	     .takes = "any strides; one element per thread where the views are not aligned runs",              \
-	     .supports = pairwise_supports,                                                                    \
-	     .time_ns = pairwise_float4x_ns,                                                                   \
+	     .supports = elementwise_supports,                                                                 \
+	     .time_ns = elementwise_float4x_ns,                                                                \
 	     .launch = NAME##_float4x,                                                                         \
 	     .together_max = cuda_together_max,                                                                \
 	     .launch_together = NAME##_float4x_together},                                                      \
@@ -34,8 +35,8 @@ static bool pairwise_supports(const struct op_args *args, const char **ret_why_n
 	     .idea = "one 128-bit access of each view per thread",                                             \
 	     .dtypes = "f32 f64 f16 bf16",                                                                     \
 	     .takes = "any strides; one element per thread where the views are not aligned runs",              \
-	     .supports = pairwise_supports,                                                                    \
-	     .time_ns = pairwise_float4_ns,                                                                    \
+	     .supports = elementwise_supports,                                                                 \
+	     .time_ns = elementwise_float4_ns,                                                                 \
 	     .launch = NAME##_float4,                                                                          \
 	     .together_max = cuda_together_max,                                                                \
 	     .launch_together = NAME##_float4_together},                                                       \
@@ -43,8 +44,8 @@ static bool pairwise_supports(const struct op_args *args, const char **ret_why_n
 	     .idea = "one element per thread",                                                                 \
 	     .dtypes = "f32 f64 f16 bf16",                                                                     \
 	     .takes = "any strides",                                                                           \
-	     .supports = pairwise_supports,                                                                    \
-	     .time_ns = pairwise_scalar_ns,                                                                    \
+	     .supports = elementwise_supports,                                                                 \
+	     .time_ns = elementwise_scalar_ns,                                                                 \
 	     .launch = NAME##_scalar,                                                                          \
 	     .together_max = cuda_together_max,                                                                \
 	     .launch_together = NAME##_scalar_together},                                                       \

@@ -1,16 +1,16 @@
 /*
- * The CPU's loop over two inputs. The rules have sorted and folded the axes: the last one is y's innermost.
- * Along it each operand has stride 1, 0 (repeated) or another; the first two have vector loops. An operand with
- * another stride is first moved through a 64×64 tile, so that its cache lines are used whole.
+ * cpu.c: the CPU's loop over the views of an op that computes element by element. It is fastest where
+ * the axes are sorted and folded, so that the last one is y's innermost. Along it each operand has stride 1, 0
+ * (repeated) or another. An operand with another stride is first moved through a 64×64 tile, so that its cache
+ * lines are used whole.
  */
+#include "elementwise/elementwise.h"
+
 #include <math.h>
 
 #include "common/cpu.h"
 #include "common/move.h"
 #include "common/threads.h"
-#include "pairwise/pairwise.h"
-
-enum { A, B, Y };
 
 #define TILE          64    /* extent of a slab if an operand goes through a tile */
 #define RUN           16384 /* otherwise: most columns of a slab, and most elements */
@@ -27,28 +27,15 @@ static char *plane_row(const struct plane *p, int64_t row)
 	return p->data + row * p->pitch * p->size;
 }
 
-static void compute_row(const struct pairwise_loops *loops, void *y, const struct plane *a,
-                        const struct plane *b, int64_t row, int64_t n)
-{
-	const char *from_a = plane_row(a, row), *from_b = plane_row(b, row);
-
-	if (a->step == 1 && b->step == 1)
-		loops->arrays(y, from_a, from_b, n);
-	else if (a->step == 1)
-		loops->scalar(y, from_a, from_b, n);
-	else if (b->step == 1)
-		loops->scalar_first(y, from_a, from_b, n);
-	else
-		loops->fill(y, from_a, from_b, n);
-}
-
 /*
  * The output, cut into slabs of rows (axis 2) × cols (axis 3). They are numbered along axis 2 first: an operand
  * that jumps along axis 3 is likely to be contiguous there.
  */
 struct work {
-	const struct view *v;
-	const struct pairwise_loops *loops;
+	const struct view *inputs, *y;
+	unsigned n_inputs;
+	elementwise_row *row;
+	const void *ctx;
 	uint64_t rows, cols, down, across, n_slabs;
 	unsigned n_parts;
 };
@@ -59,7 +46,7 @@ struct slab {
 
 static struct slab locate(const struct work *w, uint64_t i)
 {
-	const uint64_t *shape = w->v[Y].shape;
+	const uint64_t *shape = w->y->shape;
 	uint64_t row = i % w->down * w->rows, col = i / w->down % w->across * w->cols;
 	uint64_t outer = i / w->across / w->down;
 	uint64_t rows = shape[2] - row, cols = shape[3] - col;
@@ -108,15 +95,24 @@ static struct plane load(const struct view *v, const struct slab *slab, tile roo
 	return dense;
 }
 
-static void compute_slab(const struct view *v, const struct pairwise_loops *loops, const struct slab *slab)
+static void compute_slab(const struct work *w, const struct slab *slab)
 {
-	tile tile_a, tile_b, tile_y;
-	struct plane a = load(&v[A], slab, tile_a), b = load(&v[B], slab, tile_b), y = plane_of(&v[Y], slab),
-	             to = jumps(&v[Y]) ? plane_in(tile_y, &v[Y]) : y;
+	tile tiles[ELEMENTWISE_INPUTS_MAX], tile_y;
+	struct plane x[ELEMENTWISE_INPUTS_MAX], y = plane_of(w->y, slab),
+	                                        to = jumps(w->y) ? plane_in(tile_y, w->y) : y;
+	const void *from[ELEMENTWISE_INPUTS_MAX] = {NULL};
+	bool repeats[ELEMENTWISE_INPUTS_MAX] = {false};
 
-	for (int64_t i = 0; i < (int64_t)slab->rows; i++)
-		compute_row(loops, plane_row(&to, i), &a, &b, i, (int64_t)slab->cols);
-	if (jumps(&v[Y]))
+	for (unsigned v = 0; v < w->n_inputs; v++) {
+		x[v] = load(&w->inputs[v], slab, tiles[v]);
+		repeats[v] = x[v].step == 0;
+	}
+	for (int64_t i = 0; i < (int64_t)slab->rows; i++) {
+		for (unsigned v = 0; v < w->n_inputs; v++)
+			from[v] = plane_row(&x[v], i);
+		w->row(w->ctx, plane_row(&to, i), from, repeats, (int64_t)slab->cols);
+	}
+	if (jumps(w->y))
 		move_plane(&y, &to, slab);
 }
 
@@ -127,7 +123,7 @@ static void compute_part(void *ctx, unsigned part)
 
 	for (uint64_t i = threads_bound(w->n_slabs, part, w->n_parts); i < to; i++) {
 		struct slab slab = locate(w, i);
-		compute_slab(w->v, w->loops, &slab);
+		compute_slab(w, &slab);
 	}
 }
 
@@ -136,45 +132,54 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
-static struct work work_of(const struct view *v)
+static unsigned count_jumping(const struct work *w)
 {
-	const uint64_t *shape = v[Y].shape;
-	struct work w = {.v = v, .rows = TILE, .cols = TILE};
+	unsigned n = jumps(w->y);
 
-	if (!jumps(&v[A]) && !jumps(&v[B]) && !jumps(&v[Y])) {
+	for (unsigned v = 0; v < w->n_inputs; v++)
+		n += jumps(&w->inputs[v]);
+	return n;
+}
+
+static struct work work_of(const struct view *views, unsigned n_inputs)
+{
+	const uint64_t *shape = views[n_inputs].shape;
+	struct work w = {
+	    .inputs = views, .y = &views[n_inputs], .n_inputs = n_inputs, .rows = TILE, .cols = TILE};
+
+	if (count_jumping(&w) == 0) {
 		w.cols = shape[3] < RUN ? shape[3] : RUN;
 		w.rows = RUN / w.cols;
 	}
 	w.down = ceil_div(shape[2], w.rows);
 	w.across = ceil_div(shape[3], w.cols);
 	w.n_slabs = shape[0] * shape[1] * w.down * w.across;
-	w.n_parts = threads_parts(view_elements(&v[Y]), PART_ELEMENTS);
+	w.n_parts = threads_parts(view_elements(w.y), PART_ELEMENTS);
 	return w;
 }
 
-double pairwise_cpu_ns(const struct op_args *args)
+double elementwise_cpu_ns(const struct op_args *args, const struct view *views, unsigned n_inputs,
+                          double element_ns)
 {
 	const double slab_ns = 60, row_ns = 8, moved_ns = 2.5;
-	const struct view *v = args->views;
-	double elements = (double)view_elements(&v[Y]);
+	const struct view *y = &views[n_inputs];
+	double elements = (double)view_elements(y);
 
 	if (elements == 0)
 		return 0;
-	struct work w = work_of(v);
-	unsigned moved = jumps(&v[A]) + jumps(&v[B]) + jumps(&v[Y]);
-	double rows = (double)v[Y].shape[0] * (double)v[Y].shape[1] * (double)v[Y].shape[2] * (double)w.across;
-	double element_ns = moved * moved_ns + (v[Y].dtype == KOPS_F32   ? 0.25
-	                                        : v[Y].dtype == KOPS_F64 ? 0.5
-	                                                                 : 1.1);
-	double ns = (double)w.n_slabs * slab_ns + rows * row_ns + elements * element_ns;
+	struct work w = work_of(views, n_inputs);
+	unsigned moved = count_jumping(&w);
+	double rows = (double)y->shape[0] * (double)y->shape[1] * (double)y->shape[2] * (double)w.across;
+	double ns = (double)w.n_slabs * slab_ns + rows * row_ns + elements * (moved * moved_ns + element_ns);
 	double parts = fmin(w.n_parts, (double)w.n_slabs), memory_ns = cpu_memory_ns(args, parts);
 	return moved ? ns / cpu_threads(parts) + memory_ns : fmax(ns / cpu_threads(parts), memory_ns);
 }
 
-void pairwise_compute(const struct op_args *args, const struct pairwise_loops *loops)
+void elementwise_run(const struct view *views, unsigned n_inputs, elementwise_row *row, const void *ctx)
 {
-	struct work w = work_of(args->views);
+	struct work w = work_of(views, n_inputs);
 
-	w.loops = &loops[args->views[Y].dtype];
+	w.row = row;
+	w.ctx = ctx;
 	threads_run(w.n_parts, compute_part, &w);
 }

@@ -1,0 +1,66 @@
+"""Names that NumPy and PyTorch have for what an op with attributes computes. Client, Job and the module kops have them."""
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from ._array import Array
+from ._ops import Operand
+
+
+class Named:
+    """By the ops, which a subclass has."""
+
+    def unary(self, *_args: Any, **_attributes: Any) -> Any:
+        raise NotImplementedError
+
+    def relu(self, x: Operand, out: Array | None = None) -> Any:
+        """max(x, 0)"""
+        return self.unary(x, out, function="relu")
+
+    def gelu(self, x: Operand, out: Array | None = None) -> Any:
+        """x times the distribution function of the normal distribution"""
+        return self.unary(x, out, function="gelu")
+
+    def gelu_tanh(self, x: Operand, out: Array | None = None) -> Any:
+        """gelu's approximation by tanh"""
+        return self.unary(x, out, function="gelu_tanh")
+
+    def silu(self, x: Operand, out: Array | None = None) -> Any:
+        """x * sigmoid(x)"""
+        return self.unary(x, out, function="silu")
+
+    def sigmoid(self, x: Operand, out: Array | None = None) -> Any:
+        """1 / (1 + exp(-x))"""
+        return self.unary(x, out, function="sigmoid")
+
+    def tanh(self, x: Operand, out: Array | None = None) -> Any:
+        """As numpy.tanh."""
+        return self.unary(x, out, function="tanh")
+
+    def exp(self, x: Operand, out: Array | None = None) -> Any:
+        """As numpy.exp."""
+        return self.unary(x, out, function="exp")
+
+    def log(self, x: Operand, out: Array | None = None) -> Any:
+        """As numpy.log."""
+        return self.unary(x, out, function="log")
+
+    def sqrt(self, x: Operand, out: Array | None = None) -> Any:
+        """As numpy.sqrt."""
+        return self.unary(x, out, function="sqrt")
+
+    def abs(self, x: Operand, out: Array | None = None) -> Any:
+        """As numpy.abs."""
+        return self.unary(x, out, function="abs")
+
+    def negative(self, x: Operand, out: Array | None = None) -> Any:
+        """-x"""
+        return self.unary(x, out, scale=-1)
+
+    def clip(self, x: Operand, min: float | None = None, max: float | None = None, out: Array | None = None) -> Any:
+        """x limited to [min, max], as numpy.clip. None: no limit."""
+        return self.unary(x, out, low=-inf if min is None else min, high=inf if max is None else max)
+
+
+NAMES = [name for name in vars(Named) if not name.startswith("_") and name != "unary"]

@@ -1,0 +1,3 @@
+#include "elementwise/cuda.h"
+
+ELEMENTWISE_CUDA_KERNELS(unary);
