@@ -41,14 +41,27 @@ static bool is_touched(const struct op_args *before, const struct view *v)
 	return false;
 }
 
+/* Returns what of a view may be touched: of one that is indexed, as many rows as there are indices. */
+static struct view touched_of(const struct op_args *args, unsigned v)
+{
+	struct view touched = args->views[v];
+
+	for (unsigned i = 0; v == 0 && i < args->op->n_operands; i++)
+		if (args->op->operands[i].is_index && view_elements(&args->views[i]) < touched.shape[0])
+			touched.shape[0] = view_elements(&args->views[i]);
+	return touched;
+}
+
 static double pages_us(const struct op_args *args, const struct op_args *before)
 {
 	double us = 0;
 
-	for (unsigned i = 0; i < args->op->n_operands; i++)
-		if (!view_is_absent(&args->views[i]) && !op_ignores(args, i) &&
-		    !is_touched(before, &args->views[i]))
-			us += host_pages_us(&args->views[i], op_is_output(args->op, i));
+	for (unsigned i = 0; i < args->op->n_operands; i++) {
+		struct view touched = touched_of(args, i);
+
+		if (!view_is_absent(&touched) && !op_ignores(args, i) && !is_touched(before, &touched))
+			us += host_pages_us(&touched, op_is_output(args->op, i));
+	}
 	return us;
 }
 

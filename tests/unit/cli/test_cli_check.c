@@ -68,7 +68,7 @@ static int check_softmax(const struct elements *x, const struct elements *y, dou
 	struct step step = step_of(operation_by_name("softmax"));
 	set_number(&step, "scale", scale);
 	set(&step, "log", log ? "yes" : "no");
-	return step_check_elements(&step, x, y, ret_check);
+	return step_check_elements(&step, (struct elements[]){*x, {.rank = 0}}, y, ret_check);
 }
 
 static int check_reduce(const struct elements *x, const struct elements *y, kops_reduction kind,
