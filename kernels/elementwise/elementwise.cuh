@@ -192,16 +192,6 @@ bool takes_vectors(const view *views, unsigned n, const cuda_axes &axes)
 }
 
 template <class OPERATION, typename T, int THREADS, int UNROLL, unsigned OPS>
-void launch_runs(const operands<VIEWS<OPERATION>, OPS> &where, const OPERATION &op, uint64_t head,
-                 uint64_t vectors, uint64_t count, cudaStream_t stream)
-{
-	launch_kernel(combine_runs<OPERATION, T, THREADS, UNROLL, OPS>,
-	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL), where.n), dim3(THREADS)}, stream,
-	              where, op, head, vectors, count);
-}
-
-/* Where no multiprocessor gets a second block by that, threads take one access each. */
-template <class OPERATION, typename T, int THREADS, int UNROLL, unsigned OPS>
 void launch_vectors(const operands<VIEWS<OPERATION>, OPS> &where, const OPERATION &op, const void *y,
                     uint64_t count, cudaStream_t stream)
 {
@@ -211,10 +201,9 @@ void launch_vectors(const operands<VIEWS<OPERATION>, OPS> &where, const OPERATIO
 	if (head > count)
 		head = count;
 	vectors = (count - head) * sizeof(T) / sizeof(uint4);
-	if (UNROLL > 1 && vectors * where.n <= THREADS * cuda_multiprocessors())
-		launch_runs<OPERATION, T, THREADS, 1>(where, op, head, vectors, count, stream);
-	else
-		launch_runs<OPERATION, T, THREADS, UNROLL>(where, op, head, vectors, count, stream);
+	launch_kernel(combine_runs<OPERATION, T, THREADS, UNROLL, OPS>,
+	              {dim3(grid_of(vectors, (uint64_t)THREADS * UNROLL), where.n), dim3(THREADS)}, stream,
+	              where, op, head, vectors, count);
 }
 
 template <class OPERATION, typename T, unsigned OPS>

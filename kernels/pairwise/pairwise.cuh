@@ -9,7 +9,7 @@
  *            else as scalar
  *   float4x  the same, four accesses of each view per  64       the same
  *            thread: eight loads are under way before
- *            the first is waited for; one if there are few
+ *            the first is waited for
  *
  * Measured, H200, add, one launch after another, us:
  *
