@@ -414,7 +414,7 @@ class Refusals(BenchTest):
                 (("add", "3", "--again"), ("--again is for --host",)),
                 (("add", "3", "--resident"), ("--resident",)),
                 (("ipc", "64"), ("no shape",)),
-                (("subtract", "3"), ("no benchmark 'subtract'", "`kops-bench -h`")),
+                (("divide", "3"), ("no benchmark 'divide'", "`kops-bench -h`")),
                 (("reduced", "3"), ("no benchmark 'reduced'", "did you mean 'reduce'?")),
                 (("reduce", "4x4", "--repz", "3"), ("unknown option '--repz'", "did you mean '--reps'?")),
                 (("reduce", "4x4", "--reps", "few"), ("--reps takes a whole number below 2^64, not 'few'",)),

@@ -288,9 +288,9 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
         y = y[..., None] if keepdims is False else _with_last(y, axis)
     y = y if y.ndim else y[None]
     outputs = {output: y}
-    for name, x in (also or {}).items():
-        if x is not None:
-            _, z = _output(desk, x, out.shape, native(out.dtype), ())
+    for name, further in (also or {}).items():
+        if further is not None:
+            _, z = _output(desk, further, out.shape, native(out.dtype), ())
             outputs[name] = _with_last(z, axis) if along else z
     return out, [Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
                     len(outputs))] if y.size else []

@@ -14,7 +14,7 @@
 
 #include "gemm/gemm.h"
 
-static char spaces[4]; /* their addresses stand for buffers */
+static char spaces[OP_OPERANDS_MAX]; /* their addresses stand for buffers */
 static char why[WHY_BYTES];
 
 static struct view view3(unsigned space, uint32_t rank, uint64_t n0, uint64_t n1, uint64_t n2)
