@@ -73,15 +73,6 @@ class Published(PythonTest):
         self.assertEqual(self.other.buffers(), [])
         np.testing.assert_array_equal(theirs, x)
 
-    def test_children_of_fork_read_them(self):
-        x = self.numbers((64, 64))
-        mine = self.kops.publish(x, "x")
-        theirs = self.other.attach("x")
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0 if (mine == x).all() and (theirs == x).all() else 1)
-        self.assertEqual(os.waitpid(pid, 0)[1], 0)
-
     def test_restarts(self):
         x = self.numbers((3, 3))
         mine, theirs = self.kops.publish(x, "x"), self.other.attach("x")
