@@ -1,11 +1,11 @@
 /* trace: shows the latest jobs of kopsd, and where their time went. */
 #include <errno.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "ids.h"
 #include "op/operation.h"
 #include "perfetto.h"
 #include "rows.h"
@@ -211,19 +211,11 @@ static int run_perfetto(struct cli *cli)
 
 /* ---- The verb ---- */
 
-/* Finds a user by name or number. */
 static int find_user(struct cli *cli, const char *name)
 {
-	const struct passwd *entry = getpwnam(name);
-	char *end;
-
-	errno = 0;
-	unsigned long uid = strtoul(name, &end, 10);
-	bool is_number = name[0] >= '0' && name[0] <= '9' && *end == '\0' && errno == 0 && uid <= UINT32_MAX;
-	if (!entry && !is_number)
+	if (!id_find(false, name, &wanted.uid))
 		return cli_fail(cli, CLI_USAGE, "--user takes a user's name or number; there is no user '%s'",
 		                name);
-	wanted.uid = entry ? entry->pw_uid : (uint32_t)uid;
 	wanted.by_user = true;
 	return CLI_OK;
 }

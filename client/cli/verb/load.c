@@ -1,6 +1,4 @@
 /* load: publishes the arrays of files, so that many processes use one copy of a model's weights. */
-#include <errno.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -9,6 +7,7 @@
 
 #include "files/npy.h"
 #include "files/weights.h"
+#include "ids.h"
 #include "json.h"
 #include "progress.h"
 #include "show.h"
@@ -306,8 +305,6 @@ static int load_and_hold(struct load *l)
 static int read_access(struct load *l)
 {
 	const struct flags *flags = &l->cli->flags;
-	const struct group *group;
-	char *end;
 
 	l->options = (kops_publish_options){.size = sizeof(l->options), .keep = flags->keep};
 	if (flags->everybody && flags->group)
@@ -317,15 +314,8 @@ static int read_access(struct load *l)
 	if (!flags->group)
 		return CLI_OK;
 	l->options.access = KOPS_GROUP;
-	errno = 0;
-	unsigned long number = strtoul(flags->group, &end, 10);
-	if (*end || end == flags->group || errno || number >= UINT32_MAX) {
-		group = getgrnam(flags->group);
-		if (!group)
-			return cli_fail(l->cli, CLI_USAGE, "there is no group \"%.100s\"", flags->group);
-		number = group->gr_gid;
-	}
-	l->options.group = (uint32_t)number;
+	if (!id_find(true, flags->group, &l->options.group))
+		return cli_fail(l->cli, CLI_USAGE, "there is no group \"%.100s\"", flags->group);
 	return CLI_OK;
 }
 

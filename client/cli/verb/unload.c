@@ -1,11 +1,9 @@
 /* unload: withdraws names of published buffers. */
-#include <errno.h>
 #include <inttypes.h>
-#include <pwd.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "ids.h"
 #include "json.h"
 #include "verb/commands.h"
 
@@ -20,19 +18,10 @@ static bool is_meant(const char *name, const char *given)
 static int find_user(struct cli *cli, uint32_t *ret)
 {
 	const char *user = cli->flags.user;
-	char *end;
 
 	*ret = geteuid();
-	if (!user)
-		return CLI_OK;
-	errno = 0;
-	unsigned long number = strtoul(user, &end, 10);
-	const struct passwd *entry = *end || end == user ? getpwnam(user) : NULL;
-	if (entry)
-		number = entry->pw_uid;
-	else if (*end || end == user || errno || number >= UINT32_MAX)
+	if (user && !id_find(false, user, ret))
 		return cli_fail(cli, CLI_USAGE, "there is no user \"%.100s\"", user);
-	*ret = (uint32_t)number;
 	return CLI_OK;
 }
 
