@@ -10,6 +10,8 @@
 #include "message.h"
 #include "printable.h"
 
+const char peer_unread_why[] = "kopsd cannot read the credentials of this connection; try again later";
+
 static void read_groups(int fd, gid_t own, struct peer *peer)
 {
 	socklen_t bytes = 0;

@@ -15,9 +15,10 @@ struct peer {
 	size_t n_groups;
 };
 
-/* Reads the peer, to be freed with peer_free(). KOPS_E_SYSTEM. */
+/* Reads the peer, to be freed with peer_free(). KOPS_E_SYSTEM: tell the client peer_unread_why. */
 int peer_read(int fd, struct peer *ret);
 void peer_free(struct peer *peer);
+extern const char peer_unread_why[];
 
 /*
  * The name of a process (/proc/PID/comm), made printable; "" if it cannot be read. The process can choose it,

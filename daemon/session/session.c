@@ -1,6 +1,7 @@
 #include "session/session.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -17,6 +18,14 @@ void session_shut_down(struct session *s)
 
 	shutdown(s->fd, SHUT_RDWR);
 	slow_end(&s->all->slow, s->account, &call);
+}
+
+int session_read_peer(const struct session *s, struct peer *ret, char why[WHY_BYTES])
+{
+	if (peer_read(s->fd, ret) == 0)
+		return 0;
+	snprintf(why, WHY_BYTES, "%s", peer_unread_why);
+	return KOPS_E_NOMEM;
 }
 
 /*

@@ -136,6 +136,9 @@ void session_stop_polling(struct session *session);
 /* Ends the connection for its client; the descriptor stays open. */
 void session_shut_down(struct session *session);
 
+/* Reads who is at the other end, to be freed with peer_free(). KOPS_E_NOMEM with a sentence. */
+int session_read_peer(const struct session *session, struct peer *ret, char why[WHY_BYTES]);
+
 /*
  * The socket of a session with a ring has a datagram. The client put what is in the ring by now there before it
  * sent that datagram, so these runs are taken first.

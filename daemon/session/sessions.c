@@ -49,21 +49,21 @@ static int may_open(const struct sessions *all, const struct account *account, u
 }
 
 /* The reply answers no request, since none was read. It is the first on this socket, so there is room. */
-static void send_refusal(struct sessions *all, struct account *account, int fd, int status, char *why)
+static void send_refusal(struct sessions *all, struct account *account, int fd, int status, const char *why)
 {
 	struct slow_call call = account ? slow_begin(account, clock_ns()) : (struct slow_call){0};
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	size_t bytes;
 
 	reply.status = status;
-	reply.message = why;
+	reply.message = (char *)why;
 	if (message_pack(&reply.base, all->out, &bytes) == 0)
 		message_send(fd, all->out, bytes, NULL, 0); /* a client that is gone misses nothing */
 	if (account)
 		slow_end(&all->slow, account, &call);
 }
 
-void sessions_turn_away(struct sessions *all, int fd, char *why)
+void sessions_turn_away(struct sessions *all, int fd, const char *why)
 {
 	send_refusal(all, NULL, fd, KOPS_E_NOMEM, why);
 }
@@ -147,8 +147,7 @@ struct account *session_arrive(struct sessions *all, int fd)
 	struct session *s;
 
 	if (peer_read(fd, &peer) < 0) {
-		sessions_turn_away(all, fd,
-		                   "kopsd cannot read the credentials of this connection; try again later");
+		sessions_turn_away(all, fd, peer_unread_why);
 		closing_add(&all->engine->accounts, NULL, fd);
 		return NULL;
 	}

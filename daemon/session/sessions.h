@@ -27,6 +27,6 @@ void sessions_close(struct sessions *all);
 struct account *session_arrive(struct sessions *all, int fd);
 
 /* Tells a connection for which there is no room why it is about to be closed. */
-void sessions_turn_away(struct sessions *all, int fd, char *why);
+void sessions_turn_away(struct sessions *all, int fd, const char *why);
 
 #endif

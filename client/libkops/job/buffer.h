@@ -10,8 +10,7 @@
  */
 const char *client_buffer_answered(kops *k, const Kops__V1__Reply *reply, int *fds, unsigned n_fds);
 
-/* Starts to attach a published buffer. The daemon knows Attach. KOPS_E_INVALID, _NOMEM, _SYSTEM.
- */
+/* Starts to attach a published buffer. The daemon knows Attach. KOPS_E_INVALID, _NOMEM, _SYSTEM. */
 int client_attach_start(kops *k, uint32_t uid, const char *name, kops_buffer **ret_buffer);
 
 /* Asks for b again if it is attached and the daemon has not had it since a restart. */

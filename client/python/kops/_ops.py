@@ -263,8 +263,8 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
                out: Array | None, kernel: str | None, along: tuple[int, bool | None] | None = None,
                also: dict[str, Array | None] | None = None) -> tuple[Array, list[Op]]:
     """The result is what libkops says of it. A number of Python takes the type of the first array. along: the axis of the
-    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis. also: arrays for further outputs, which have the shape
-    of the result."""
+    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis.
+    also: arrays for further outputs, which have the shape of the result."""
     check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)

@@ -16,13 +16,11 @@ static int find_for(struct request *r, struct published **ret)
 	struct published *p =
 	    published_find(accounts_find(&r->session->engine->accounts, attach->user), attach->name);
 	struct peer peer;
+	int rc = session_read_peer(r->session, &peer, r->why);
 	bool may;
 
-	if (peer_read(r->session->fd, &peer) < 0) {
-		snprintf(r->why, sizeof r->why,
-		         "kopsd cannot read the credentials of this connection; try again later");
-		return KOPS_E_NOMEM;
-	}
+	if (rc < 0)
+		return rc;
 	may = p && published_is_for(p, &peer);
 	peer_free(&peer);
 	if (may) {

@@ -13,17 +13,33 @@ bool figures_may_see(const struct session *s, uid_t uid)
 	       (others == OTHERS_FOR_COLLEAGUES && s->is_colleague);
 }
 
-bool figures_find(const struct request *r,
-                  bool (*is_listed)(const struct request *r, const struct list_link *at))
+bool figures_find(const struct request *r, const struct figures_list *list)
 {
 	struct list_walk *walk = &r->session->walk;
 
 	for (unsigned n = 0; n < FIGURES_LOOKS; n++) {
-		if (!walk->at || is_listed(r, walk->at))
+		if (!walk->at || list->is_listed(r, walk->at))
 			return true;
 		list_walk_on(walk);
 	}
 	return false;
+}
+
+unsigned figures_fill(const struct request *r, const struct figures_list *list, void *page, uint64_t *ret_next)
+{
+	struct list_walk *walk = &r->session->walk;
+	unsigned n = 0;
+	uint64_t last = 0;
+
+	for (unsigned looks = 0; walk->at && n < FIGURES_PAGE && looks < FIGURES_LOOKS; looks++) {
+		if (list->is_listed(r, walk->at))
+			list->put(page, n++, r, walk->at);
+		last = list->number(walk->at);
+		list_walk_on(walk);
+	}
+	*ret_next = walk->at ? last : 0;
+	list_walk_end(walk);
+	return n;
 }
 
 /* ---- What runs now ---- */

@@ -9,15 +9,28 @@
 #define FIGURES_PAGE 32u
 
 /*
- * Sessions or users that a step examines at most. A page begins with the first one that is listed. Finding it
- * may take several steps; the page ends with the step in which it began.
+ * Sessions, users or buffers that a step examines at most. A page begins with the first one that is listed.
+ * Finding it may take several steps; the page ends with the step in which it began.
  */
 #define FIGURES_LOOKS 128u
 
+/* One kind of list. Items come by falling numbers. */
+struct figures_list {
+	bool (*is_listed)(const struct request *r, const struct list_link *at);
+	uint64_t (*number)(const struct list_link *at);
+	/* Makes it item i of the page. */
+	void (*put)(void *page, unsigned i, const struct request *r, const struct list_link *at);
+};
+
 /* Takes a step of the session's walk to the first one that is listed. Returns true if the walk is there, or at
  * the end. */
-bool figures_find(const struct request *r,
-                  bool (*is_listed)(const struct request *r, const struct list_link *at));
+bool figures_find(const struct request *r, const struct figures_list *list);
+
+/*
+ * Fills a page from there on, and ends the walk. Returns how many items it has. *ret_next becomes the number of
+ * the last one that was examined; 0: that was all.
+ */
+unsigned figures_fill(const struct request *r, const struct figures_list *list, void *page, uint64_t *ret_next);
 
 /* Returns true if the setting see-others lets the session see this user. */
 bool figures_may_see(const struct session *session, uid_t uid);

@@ -1,6 +1,4 @@
 /* verb/list_buffers.c: ListBuffers: published buffers that the session may attach. */
-#include <stdio.h>
-
 #include "base/clock.h"
 #include "job/memory/published.h"
 #include "session/reply.h"
@@ -9,13 +7,15 @@
 
 struct page {
 	Kops__V1__PublishedBuffer buffers[FIGURES_PAGE], *pointers[FIGURES_PAGE];
-	unsigned n;
 };
 
-static void add_buffer(struct page *page, const struct account *asking, const struct published *p)
+static void put_buffer(void *on, unsigned i, const struct request *r, const struct list_link *at)
 {
+	struct page *page = on;
+	const struct published *p = container_of(at, struct published, link);
 	const struct buffer *b = p->buffer;
-	Kops__V1__PublishedBuffer *to = &page->buffers[page->n];
+	const struct account *asking = r->session->account;
+	Kops__V1__PublishedBuffer *to = &page->buffers[i];
 
 	*to = (Kops__V1__PublishedBuffer)KOPS__V1__PUBLISHED_BUFFER__INIT;
 	to->number = p->number;
@@ -35,7 +35,7 @@ static void add_buffer(struct page *page, const struct account *asking, const st
 		to->attached = b->n_attached;
 		to->pid = (uint32_t)p->pid;
 	}
-	page->pointers[page->n++] = to;
+	page->pointers[i] = to;
 }
 
 static bool is_listed_buffer(const struct request *r, const struct list_link *at)
@@ -46,54 +46,38 @@ static bool is_listed_buffer(const struct request *r, const struct list_link *at
 	return (!before || p->number < before) && published_is_for(p, &r->peer);
 }
 
-/* Fills the page. Returns the number of the last one that it got to; 0: that was all. */
-static uint64_t fill_buffers(struct page *page, const struct request *r)
+static uint64_t number_of_buffer(const struct list_link *at)
 {
-	struct session *asking = r->session;
-	struct published *p;
-	unsigned looks = FIGURES_LOOKS;
-	uint64_t last = 0;
-
-	while ((p = list_walk_at(&asking->walk, struct published, link)) && page->n < FIGURES_PAGE &&
-	       looks-- > 0) {
-		if (is_listed_buffer(r, &p->link))
-			add_buffer(page, asking->account, p);
-		last = p->number;
-		list_walk_on(&asking->walk);
-	}
-	return p ? last : 0;
+	return container_of(at, struct published, link)->number;
 }
+
+static const struct figures_list list = {is_listed_buffer, number_of_buffer, put_buffer};
 
 static int send_buffers(struct request *r)
 {
-	struct session *asking = r->session;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__PublishedBuffers buffers = KOPS__V1__PUBLISHED_BUFFERS__INIT;
-	struct page page = {.n = 0};
+	struct page page;
 
-	buffers.next = fill_buffers(&page, r);
-	list_walk_end(&asking->walk);
-	buffers.n_buffers = page.n;
+	buffers.n_buffers = figures_fill(r, &list, &page, &buffers.next);
 	buffers.buffers = page.pointers;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_PUBLISHED_BUFFERS;
 	reply.published_buffers = &buffers;
-	reply_send(asking, &reply, -1);
+	reply_send(r->session, &reply, -1);
 	return 0;
 }
 
 /* Finds the first buffer that is listed, where the page begins. */
 static int find_buffers(struct request *r)
 {
-	int rc = 0;
+	int rc = session_read_peer(r->session, &r->peer, r->why);
 
-	if (peer_read(r->session->fd, &r->peer) < 0) {
+	if (rc < 0) {
 		list_walk_end(&r->session->walk);
-		snprintf(r->why, sizeof r->why,
-		         "kopsd cannot read the credentials of this connection; try again later");
-		return KOPS_E_NOMEM;
+		return rc;
 	}
-	if (figures_find(r, is_listed_buffer))
+	if (figures_find(r, &list))
 		rc = send_buffers(r);
 	else
 		r->next = find_buffers;

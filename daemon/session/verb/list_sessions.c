@@ -9,7 +9,6 @@ struct page {
 	Kops__V1__Session sessions[FIGURES_PAGE], *pointers[FIGURES_PAGE];
 	Kops__V1__Usage usages[FIGURES_PAGE];
 	Kops__V1__RunningJob jobs[FIGURES_PAGE];
-	unsigned n;
 };
 
 static void fill_job(const struct job *job, Kops__V1__RunningJob *ret)
@@ -31,17 +30,19 @@ static void fill_job(const struct job *job, Kops__V1__RunningJob *ret)
 	reply_put_shape(&first->shape, &ret->dtype, &ret->n_shape, &ret->shape);
 }
 
-static void add_session(struct page *page, const struct session *asking, struct session *s)
+static void put_session(void *on, unsigned i, const struct request *r, const struct list_link *at)
 {
+	struct page *page = on;
+	struct session *s = container_of(at, struct session, link);
 	const struct usage_now *now = &s->usage.now;
-	Kops__V1__Session *to = &page->sessions[page->n];
+	Kops__V1__Session *to = &page->sessions[i];
 
 	*to = (Kops__V1__Session)KOPS__V1__SESSION__INIT;
 	to->session = s->serial;
 	to->uid = s->account->uid;
 	to->pid = (uint32_t)s->pid;
 	to->client = s->client;
-	to->own = s == asking;
+	to->own = s == r->session;
 	to->age_us = (clock_ns() - s->arrived_ns) / 1000;
 	to->buffers = s->buffers.count;
 	to->mapped_bytes = s->bytes[ACCOUNT_MAPPED];
@@ -50,12 +51,12 @@ static void add_session(struct page *page, const struct session *asking, struct 
 	to->queued = s->jobs.count - now->running;
 	to->running = now->running;
 	if (now->oldest) {
-		to->oldest = &page->jobs[page->n];
+		to->oldest = &page->jobs[i];
 		fill_job(now->oldest, to->oldest);
 	}
-	to->usage = &page->usages[page->n];
+	to->usage = &page->usages[i];
 	figures_of_usage(&s->usage, to->usage);
-	page->pointers[page->n++] = to;
+	page->pointers[i] = to;
 }
 
 static bool is_listed_session(const struct request *r, const struct list_link *at)
@@ -66,35 +67,23 @@ static bool is_listed_session(const struct request *r, const struct list_link *a
 	return (!before || s->serial < before) && figures_may_see(r->session, s->account->uid);
 }
 
-/* Fills the page. Returns the number of the last session that it got to; 0: that was all. */
-static uint64_t fill_sessions(struct page *page, const struct request *r)
+static uint64_t number_of_session(const struct list_link *at)
 {
-	struct session *asking = r->session, *s;
-	unsigned looks = FIGURES_LOOKS;
-	uint64_t last = 0;
-
-	while ((s = list_walk_at(&asking->walk, struct session, link)) && page->n < FIGURES_PAGE &&
-	       looks-- > 0) {
-		if (is_listed_session(r, &s->link))
-			add_session(page, asking, s);
-		last = s->serial;
-		list_walk_on(&asking->walk);
-	}
-	return s ? last : 0;
+	return container_of(at, struct session, link)->serial;
 }
+
+static const struct figures_list list = {is_listed_session, number_of_session, put_session};
 
 static int send_sessions(struct request *r)
 {
 	struct session *asking = r->session;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Sessions sessions = KOPS__V1__SESSIONS__INIT;
-	struct page page = {.n = 0};
+	struct page page;
 
 	figures_begin(asking->engine);
-	sessions.next = fill_sessions(&page, r);
+	sessions.n_sessions = figures_fill(r, &list, &page, &sessions.next);
 	figures_end(asking->engine);
-	list_walk_end(&asking->walk);
-	sessions.n_sessions = page.n;
 	sessions.sessions = page.pointers;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_SESSIONS;
@@ -106,7 +95,7 @@ static int send_sessions(struct request *r)
 /* Finds the first session that is listed, where the page begins. */
 static int find_sessions(struct request *r)
 {
-	if (figures_find(r, is_listed_session))
+	if (figures_find(r, &list))
 		return send_sessions(r);
 	r->next = find_sessions;
 	return 0;

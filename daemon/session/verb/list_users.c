@@ -6,7 +6,6 @@
 struct page {
 	Kops__V1__User users[FIGURES_PAGE], *pointers[FIGURES_PAGE];
 	Kops__V1__Usage usages[FIGURES_PAGE];
-	unsigned n;
 };
 
 static double backlog_us(const struct engine *e, const struct sched_flow *flow)
@@ -18,10 +17,12 @@ static double backlog_us(const struct engine *e, const struct sched_flow *flow)
 	return us;
 }
 
-static void add_user(struct page *page, const struct engine *e, struct account *a)
+static void put_user(void *on, unsigned i, const struct request *r, const struct list_link *at)
 {
-	Kops__V1__User *user = &page->users[page->n];
-	Kops__V1__Usage *usage = &page->usages[page->n];
+	struct page *page = on;
+	struct account *a = container_of(at, struct account, link);
+	Kops__V1__User *user = &page->users[i];
+	Kops__V1__Usage *usage = &page->usages[i];
 
 	*user = (Kops__V1__User)KOPS__V1__USER__INIT;
 	user->uid = a->uid;
@@ -33,10 +34,10 @@ static void add_user(struct page *page, const struct engine *e, struct account *
 	user->prepared_bytes = a->prepared_bytes;
 	user->queued = a->jobs - a->usage.now.running;
 	user->running = a->usage.now.running;
-	user->backlog_us = backlog_us(e, &a->flow);
+	user->backlog_us = backlog_us(r->session->engine, &a->flow);
 	user->usage = usage;
 	figures_of_usage(&a->usage, usage);
-	page->pointers[page->n++] = user;
+	page->pointers[i] = user;
 }
 
 static bool is_listed_user(const struct request *r, const struct list_link *at)
@@ -47,36 +48,23 @@ static bool is_listed_user(const struct request *r, const struct list_link *at)
 	return (!before || a->uid < before) && figures_may_see(r->session, a->uid);
 }
 
-/* Fills the page. Returns the uid of the last user that it got to; 0: that was all. */
-static uint64_t fill_users(struct page *page, const struct request *r)
+static uint64_t number_of_user(const struct list_link *at)
 {
-	struct session *asking = r->session;
-	struct account *a;
-	unsigned looks = FIGURES_LOOKS;
-	uint64_t last = 0;
-
-	while ((a = list_walk_at(&asking->walk, struct account, link)) && page->n < FIGURES_PAGE &&
-	       looks-- > 0) {
-		if (is_listed_user(r, &a->link))
-			add_user(page, asking->engine, a);
-		last = a->uid;
-		list_walk_on(&asking->walk);
-	}
-	return a ? last : 0;
+	return container_of(at, struct account, link)->uid;
 }
+
+static const struct figures_list list = {is_listed_user, number_of_user, put_user};
 
 static int send_users(struct request *r)
 {
 	struct session *session = r->session;
 	Kops__V1__Reply reply = KOPS__V1__REPLY__INIT;
 	Kops__V1__Users users = KOPS__V1__USERS__INIT;
-	struct page page = {.n = 0};
+	struct page page;
 
 	figures_begin(session->engine);
-	users.next = fill_users(&page, r);
+	users.n_users = figures_fill(r, &list, &page, &users.next);
 	figures_end(session->engine);
-	list_walk_end(&session->walk);
-	users.n_users = page.n;
 	users.users = page.pointers;
 	reply.id = r->id;
 	reply.body_case = KOPS__V1__REPLY__BODY_USERS;
@@ -88,7 +76,7 @@ static int send_users(struct request *r)
 /* Finds the first user that is listed, where the page begins. */
 static int find_users(struct request *r)
 {
-	if (figures_find(r, is_listed_user))
+	if (figures_find(r, &list))
 		return send_users(r);
 	r->next = find_users;
 	return 0;

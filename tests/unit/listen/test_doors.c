@@ -78,7 +78,7 @@ struct account *session_arrive(struct sessions *all, int fd)
 	return comes;
 }
 
-void sessions_turn_away(struct sessions *all, int fd, char *why)
+void sessions_turn_away(struct sessions *all, int fd, const char *why)
 {
 	(void)all;
 	(void)fd;
