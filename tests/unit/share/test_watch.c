@@ -20,7 +20,7 @@
 #include "share/watch.h"
 
 static bool no_realloc;
-static unsigned adds_that_fail, adds, modifications;
+static unsigned adds_that_fail;
 
 static void *realloc_or_fail(void *memory, size_t bytes)
 {
@@ -32,8 +32,6 @@ int epoll_ctl(int set, int op, int fd, struct epoll_event *event)
 {
 	int (*real)(int, int, int, struct epoll_event *) = dlsym(RTLD_NEXT, "epoll_ctl");
 
-	adds += op == EPOLL_CTL_ADD;
-	modifications += op == EPOLL_CTL_MOD;
 	if (op == EPOLL_CTL_ADD && adds_that_fail > 0) {
 		adds_that_fail--;
 		errno = ENOSPC;
@@ -150,7 +148,10 @@ static void what_cannot_be_watched_is_an_error(void **state)
 	close_pipe(&poll, other);
 }
 
-/* libuv adds it too, and takes the failure of that for success; watch_start() relies on this. */
+/*
+ * libuv adds it too, and takes the failure of that for success; watch_start() relies on this. From 1.45 on
+ * libuv may do so by io_uring, so calls of epoll_ctl() would show nothing.
+ */
 static void what_is_watched_comes(void **state)
 {
 	uv_loop_t *loop = *state;
@@ -160,12 +161,9 @@ static void what_is_watched_comes(void **state)
 	n_events = 0;
 	for (unsigned i = 1; i <= 3; i++) {
 		assert_int_equal(watch_start(&poll, UV_READABLE, on_event), 0);
-		adds = modifications = 0;
 		assert_int_equal(write(other, "x", 1), 1);
 		uv_run(loop, UV_RUN_DEFAULT);
 		assert_int_equal(n_events, i);
-		assert_true(adds >= 1);
-		assert_true(modifications >= 1);
 		uv_poll_stop(&poll);
 	}
 	close_pipe(&poll, other);
