@@ -8,7 +8,11 @@ blas=libblas.so.3-$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x
 ours() { find /etc /usr /var/cache /var/lib/systemd /run -name '*kops*' ! -path '/run/systemd/*' 2>/dev/null; }
 
 ours >/before
-dpkg -i /packages/previous/*.deb || die "installation"
+# apt puts libkops0 in place before the programs that need it, so those that start meanwhile find it.
+apt_get() {
+	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@" </dev/null
+}
+apt_get /packages/previous/*.deb || die "installation"
 previous=$(dpkg-query -W -f '${Version}' kopsd)
 kops-client ping || die "no client is served after the installation"
 kops-bench -V || die "kops-bench"
@@ -35,9 +39,7 @@ upgrade() {
 	bench=$!
 	sleep 1
 	before=$(pid)
-	# apt puts libkops0 in place before the programs that need it, so those that start meanwhile find it.
-	DEBIAN_FRONTEND=noninteractive apt-get install -q -y --reinstall --no-install-recommends \
-		-o Dpkg::Options::=--force-confold /packages/*.deb </dev/null || die "upgrade"
+	apt_get --reinstall /packages/*.deb || die "upgrade"
 	kops-client ping || die "no client is served after the upgrade"
 	[ "$(pid)" != "$before" ] || die "the daemon is the one from before the upgrade"
 	grep -q 'max-jobs = 77' $conf || die "the upgrade lost an edited kopsd.conf"
