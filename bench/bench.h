@@ -41,6 +41,7 @@ struct bench {
 	bool host;                      /* operands in SHARED memory */
 	bool again;                     /* samples are runs of one job */
 	kops_dtype dtype;
+	unsigned input; /* enum bench_input */
 	uint64_t seed, reps, warmup;
 	uint64_t launches; /* per sample; 0: as many as last a millisecond */
 	size_t next_set;   /* the next of the operands' sets, which are used in turn */

@@ -93,8 +93,8 @@ static int make_jobs(struct ipc *ipc)
 		return rc;
 	kops_view va = kops_matrix(a, 0, KOPS_F32, ipc->size, ipc->size, 0);
 	kops_view vb = kops_matrix(b, 0, KOPS_F32, ipc->size, ipc->size, 0);
-	bench_fill(&va, 1);
-	bench_fill(&vb, 2);
+	bench_fill(&va, INPUT_UNIFORM, 1);
+	bench_fill(&vb, INPUT_UNIFORM, 2);
 	for (uint32_t i = 0; i < OUT_MAX; i++) {
 		kops_job_options options = {
 		    .size = sizeof(options), .queue = i, .device = ipc->cli->flags.device};

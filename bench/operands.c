@@ -21,7 +21,31 @@
 
 /* ---- content ---- */
 
-void bench_fill(const kops_view *view, uint64_t seed)
+const char *const bench_input_names[] = {"uniform", "normal", "outliers", "lognormal", NULL};
+
+/* By Box and Muller. */
+static double draw_normal(struct random *random)
+{
+	double u = 1 - fabs(random_unit(random)), v = random_unit(random);
+
+	return sqrt(-2 * log(u)) * cos(3.14159265358979 * v);
+}
+
+static double draw(enum bench_input input, struct random *random)
+{
+	switch (input) {
+	case INPUT_NORMAL:
+		return draw_normal(random);
+	case INPUT_OUTLIERS:
+		return draw_normal(random) * (random_below(random, 100) == 0 ? 1000 : 1);
+	case INPUT_LOGNORMAL:
+		return exp(2 * draw_normal(random));
+	default:
+		return random_unit(random);
+	}
+}
+
+void bench_fill(const kops_view *view, enum bench_input input, uint64_t seed)
 {
 	size_t size = kops_dtype_size(view->dtype);
 	unsigned char *next = (unsigned char *)kops_data(view->buffer) + view->offset;
@@ -32,7 +56,7 @@ void bench_fill(const kops_view *view, uint64_t seed)
 		n *= view->shape[d];
 	random_start(&random, seed);
 	for (uint64_t i = 0; i < n; i++, next += size)
-		element_put(view->dtype, next, random_unit(&random));
+		element_put(view->dtype, next, draw(input, &random));
 }
 
 /* Returns a dense vector in a buffer. */
@@ -50,12 +74,12 @@ static struct step copy_step(kops_view from, kops_view to)
 	return step;
 }
 
-static void write_content(struct bench_content *c, uint64_t seed)
+static void write_content(struct bench_content *c, enum bench_input input, uint64_t seed)
 {
 	kops_view all = vector(c->shared, c->dtype, 0, c->elements + CONTENT_END);
 	unsigned char *end = (unsigned char *)kops_data(c->shared) + all.shape[0] * kops_dtype_size(c->dtype);
 
-	bench_fill(&all, seed);
+	bench_fill(&all, input, seed);
 	element_put(c->dtype, end, (double)NAN);
 }
 
@@ -90,7 +114,7 @@ static int content_make(struct bench *b, kops_dtype dtype, uint64_t elements)
 	int rc = bench_alloc(b, bytes, true, &c.shared);
 	if (rc < 0)
 		return rc;
-	write_content(&c, b->seed);
+	write_content(&c, b->input, b->seed);
 	if (b->host)
 		c.used = c.shared;
 	else

@@ -10,8 +10,13 @@
 
 #include "bench.h"
 
-/* Fills a dense array of this process with numbers from [-1, 1). */
-void bench_fill(const kops_view *view, uint64_t seed);
+/* Distributions: in [-1, 1); N(0,1); N(0,1) with one number in 100 a thousand times as large; e^N(0,2²). */
+enum bench_input { INPUT_UNIFORM, INPUT_NORMAL, INPUT_OUTLIERS, INPUT_LOGNORMAL };
+
+extern const char *const bench_input_names[]; /* in the order of the enum; NULL ends them */
+
+/* Fills a dense array of this process with random numbers. */
+void bench_fill(const kops_view *view, enum bench_input input, uint64_t seed);
 
 struct operands {
 	struct step step; /* set 0 */

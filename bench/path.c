@@ -238,7 +238,7 @@ static int make_jobs(const struct client *c, kops *k, kops_job **jobs)
 	if (rc < 0)
 		return rc;
 	kops_view inputs = kops_matrix(buffer, 0, KOPS_F32, 2 * n, n, 0);
-	bench_fill(&inputs, p->bench.seed);
+	bench_fill(&inputs, INPUT_UNIFORM, p->bench.seed);
 	for (unsigned i = 0; i < c->out && rc == 0; i++) {
 		kops_job_options options = {
 		    .size = sizeof(options), .queue = i, .device = p->bench.device->name};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "measure.h"
+#include "operands.h"
 #include "random.h"
 
 #define REPS_DEFAULT    20
@@ -89,6 +90,7 @@ int plan_settle(struct bench_plan *p, const char *argument)
 	if (flags->json && flags->csv)
 		return cli_fail(b->cli, CLI_USAGE, "--json and --csv both want standard output: give one");
 	b->dtype = flags->dtype ? flags->dtype : KOPS_F32;
+	b->input = flags->input;
 	b->seed = flags->seed.set ? flags->seed.value : random_seed();
 	p->check = !flags->no_check;
 	int rc = settle_modes(p);
@@ -143,6 +145,7 @@ static void fill_head(struct bench_plan *p)
 	head->counts_flops = p->op->bench.counts_flops;
 	bench_put(head->dtype, sizeof(head->dtype), element_type_name(b->dtype));
 	bench_put(head->precision, sizeof(head->precision), precisions[b->cli->flags.precision]);
+	bench_put(head->input, sizeof(head->input), bench_input_names[b->input]);
 	bench_put(head->device, sizeof(head->device), b->device->name);
 	bench_put(head->description, sizeof(head->description), b->device->description);
 	head->seed = b->seed;

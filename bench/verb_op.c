@@ -6,12 +6,16 @@
 
 #include "cases.h"
 #include "op.h"
+#include "operands.h"
 #include "verbs.h"
 
 static int run(struct cli *cli, char **argv)
 {
 	return bench_op(cli, operation_by_name(cli->command->name), argv[0]);
 }
+
+static const struct option_type options_input = {.takes = "uniform, normal, outliers or lognormal",
+                                                 .words = bench_input_names};
 
 static const struct option_row of_every_op[] = {
     OPTION("kernel", 0, "NAMES", kernel, op.kernel,
@@ -31,6 +35,9 @@ static const struct option_row of_every_op[] = {
     OPTION("warmup", 0, "N", count, warmup, "uncounted samples before the first; default 5"),
     OPTION("launches", 0, "N", count, launches,
            "ops in a sample, up to 32; default: as many as take 1 ms; 1 shows what single jobs get"),
+    OPTION("input", 0, "NAME", input, input,
+           "distribution of the input: uniform (default, in [-1, 1)), normal, outliers (normal, but one number "
+           "in 100 is 1000 times as large), lognormal (sigma 2)"),
     OPTION("seed", 0, "N", count, seed, "seed of the random input and shapes; default: a new one each time"),
     OPTION("no-check", 0, NULL, switch, no_check, "do not compare with float64"),
     OPTION("fma-rate", 0, "GFLOPS", real, fma_rate,

@@ -25,7 +25,7 @@ static int make_job(struct light *l)
 	if (rc < 0)
 		return rc;
 	kops_view all = kops_matrix(l->operands, 0, KOPS_F32, 3 * n, n, 0);
-	bench_fill(&all, l->bench->seed);
+	bench_fill(&all, INPUT_UNIFORM, l->bench->seed);
 	rc = kops_job_new(k, &options, &l->job);
 	if (rc < 0)
 		return rc;

@@ -5,6 +5,7 @@ import statistics
 from .programs import Daemon, peer, python_peer
 
 SEED_TABLE = ["--table", "seed", "--kernel", "all", "--cache", "both"]
+CUBES = ["1024,2048,4096,8192", "--kernel", "f16x3,bf16x6,simt,cublas"]
 TENSOR = ["512,1024,2048,3072,4096,8192,16384", "--kernel", "wgmma,cublas"]
 # Each kernel has run for a second, the longest that bench warms up, before it is measured: at the clock that lasts.
 LASTING = ["--warmup", "1000000"]
@@ -13,7 +14,9 @@ NORMS = ["1048576x32,1048576x64,131072x128,131071x257,65536x1024,16384x4096,4096
 # KEY: an op, and options of its bench.
 KERNELS = {
     "gemm": ["gemm", *SEED_TABLE],
-    "gemm-cubes": ["gemm", "1024,2048,4096,8192", "--kernel", "f16x3,bf16x6,simt,cublas"],
+    "gemm-cubes": ["gemm", *CUBES],
+    "gemm-outliers": ["gemm", *CUBES, "--input", "outliers"],
+    "gemm-lognormal": ["gemm", *CUBES, "--input", "lognormal"],
     "gemm-ieee": ["gemm", "--table", "seed", "--precision", "ieee", "--kernel", "simt,cublas"],
     "gemm-bf16": ["gemm", *TENSOR, "--dtype", "bf16"],
     "gemm-f16": ["gemm", *TENSOR, "--dtype", "f16"],

@@ -35,6 +35,7 @@ static const struct column columns[] = {
     HEAD("op", TEXT, op),
     HEAD("dtype", TEXT, dtype),
     HEAD("precision", TEXT, precision),
+    HEAD("input", TEXT, input),
     HEAD("device", TEXT, device),
     HEAD("description", TEXT, description),
     HEAD("seed", COUNT, seed),

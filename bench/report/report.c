@@ -149,6 +149,7 @@ void bench_report_json(struct json *json, const struct bench_table *table)
 	json_text(json, "op", head->op);
 	json_text(json, "dtype", head->dtype);
 	json_text(json, "precision", head->precision);
+	json_text(json, "input", head->input);
 	json_text(json, "device", head->device);
 	json_text(json, "description", head->description);
 	json_count(json, "seed", head->seed);

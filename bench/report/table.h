@@ -22,7 +22,7 @@ enum bench_mode {
 };
 
 struct bench_head {
-	char op[16], dtype[8], precision[8], device[32], description[160];
+	char op[16], dtype[8], precision[8], input[16], device[32], description[160];
 	bool counts_flops;          /* the op is judged by FLOPs; otherwise by bytes */
 	uint64_t seed, cache_bytes; /* cache_bytes: of the device; 0: unknown */
 	/*

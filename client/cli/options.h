@@ -75,6 +75,7 @@ struct flags {
 	struct opt_count count, size, warmup, reps, launches, seed;
 	struct opt_count random, spin, clients, out, every, uid;
 	const char *shape, *table, *cache;
+	unsigned input; /* enum bench_input */
 	struct opt_real fma_rate;
 	bool with[FLAGS_OPERANDS_MAX]; /* optional inputs to measure with, by the op's description */
 	bool host, again, no_check, no_ceiling, csv, two;

@@ -338,7 +338,7 @@ static void csv_has_a_line_for_each_row(void **state)
 		lines += *c == '\n';
 	assert_int_equal(lines, table.n + 1);
 	char *names = line_of(text, 0), *first = line_of(text, 1), *refused = line_of(text, 10);
-	assert_says(names, "op,dtype,precision,device,description,seed,cache_bytes,fma_gflops_per_s,");
+	assert_says(names, "op,dtype,precision,input,device,description,seed,cache_bytes,fma_gflops_per_s,");
 	assert_says(names, ",wrong,tensor_cores,note");
 	assert_says(first, "gemm,f32,");
 	assert_says(first, ",\"A \"\"GPU");

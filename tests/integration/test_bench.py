@@ -53,6 +53,19 @@ class Measures(BenchTest):
         for row in self.csv("add", "--random", "1", "--launches", "2", *FEW):
             self.assertEqual(row["launches"], "2")
 
+    def test_distributions(self):
+        errors = {}
+        for words in ([], ["--input", "uniform"], ["--input", "normal"], ["--input", "outliers"], ["--input", "lognormal"]):
+            d = self.json("gemm", "128", "--seed", "5", "--cache", "warm", "--no-ceiling", *words, *FEW)
+            [row] = d["rows"]
+            self.assertFalse(row["wrong"], words)
+            errors.setdefault(d["input"], []).append(row["max_error"])
+        self.assertEqual(list(errors), ["uniform", "normal", "outliers", "lognormal"])
+        self.assertEqual(*errors["uniform"])
+        self.assertGreater(errors["outliers"][0], 100 * errors["normal"][0])
+        self.assertGreater(errors["lognormal"][0], 10 * errors["normal"][0])
+        self.assertIn("takes uniform, normal, outliers or lognormal", self.bench("gemm", "64", "--input", "gauss", code=USAGE).stderr)
+
     def test_every_op_and_kernel(self):
         for op, kernels in KERNELS.items():
             with self.subTest(op=op):
