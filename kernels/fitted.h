@@ -42,11 +42,11 @@ struct fitted_cublas {
 };
 
 /*
- * Kernels with one block size. Blocks take longer by these factors if lines of A or B are unaligned, and if
- * neighbours along the threads' axis are apart in memory.
+ * Kernels with one block size. Blocks take longer by these factors if lines are unaligned, and if neighbours
+ * along the threads' axis are apart in memory. loose: writing takes so much longer if lines of C are unaligned.
  */
 struct fitted_plain {
-	double launch_ns, write, unaligned, apart;
+	double launch_ns, write, loose, unaligned, apart;
 	struct fitted_blocks blocks;
 };
 

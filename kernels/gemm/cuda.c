@@ -245,9 +245,11 @@ static double simt_ns(const struct op_args *args)
 static double plain_ns(const struct op_args *args, const struct fitted_plain *t, bool reads_lines)
 {
 	struct product product = product_of(args);
-
 	double slower = !reads_lines ? t->apart : !gemm_has_aligned_lines(args) ? t->unaligned : 1;
-	return t->launch_ns + fmax(slower * blocks_ns(&product, &t->blocks, 1, t->write), cuda_memory_ns(args));
+	int per_piece = (int)(16 / dtype_size(args->views[GEMM_C].dtype));
+	bool is_loose = has_loose_lines(&product.p.c, product.p.m, product.p.n, per_piece);
+	double write = t->write * (is_loose ? t->loose : 1);
+	return t->launch_ns + fmax(slower * blocks_ns(&product, &t->blocks, 1, write), cuda_memory_ns(args));
 }
 
 /* Whether neighbours along some axis of A and of B are neighbours in memory. */
