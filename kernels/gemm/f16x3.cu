@@ -18,10 +18,10 @@
  * into terms (split.cuh). multiply_terms (product.cuh) does the work. The first two take a tenth of the time at
  * 8192³, a third at 2048³.
  *
- * The GPU decides which split is accurate, and the kernels of the others return at once. Where the numbers of a
- * line differ too much for two f16, f16x3 cuts them again and multiplies as bf16x6 does (from K = 768 and 2^31
- * FMAs on). multiply_f64 takes lines that three bf16 do not hold either, NaN and infinities, and lines that are
- * mostly zeros or mostly negligible beside the largest.
+ * The GPU decides which split is accurate, for each region of 256 × 256 of C; kernels whose terms are wanted
+ * nowhere return at once. Where the numbers of a line differ too much for two f16, f16x3 cuts them again and
+ * multiplies as bf16x6 does (from K = 768 and 2^31 FMAs on). multiply_f64 takes lines that three bf16 do not
+ * hold either, NaN and infinities, and lines that are mostly zeros or mostly negligible beside the largest.
  *
  * Errors against cuBLAS, and what else was tried: docs/lab/gemm.md.
  */
@@ -42,8 +42,7 @@ namespace
 struct fallback {
 	gemm_task t;
 	uint64_t blocks;
-	const findings *found;
-	bool pairs_tried, triples_tried;
+	survey found;
 };
 
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
@@ -52,12 +51,14 @@ __global__ void __launch_bounds__(THREADS, 1) multiply_f64(fallback f)
 	__shared__ __align__(16) float a_tile[2][DEPTH * F64_PITCH], b_tile[2][DEPTH * F64_PITCH];
 
 	await_kernel_before();
-	if (f.pairs_tried && fits(f.found))
-		return;
-	if (f.triples_tried && is_due(bf16_triples(), f.found, f.pairs_tried))
+	terms of_all = f.found.of_all();
+	if (of_all != BY_REGION && of_all != F64)
 		return;
 	for (; f.t.first + blockIdx.x < f.blocks; f.t.first += gridDim.x) {
-		f64_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, a_tile, b_tile);
+		place at = place_of<EDGE, F64_BAND>(f.t);
+		if (of_all == BY_REGION && f.found.at(at.batch, at.row, at.col) != F64)
+			continue;
+		f64_block<A_ALONG_K, B_ALONG_K, WIDTH>(f.t, at, a_tile, b_tile);
 		__syncthreads();
 	}
 }
@@ -96,14 +97,19 @@ workspace_layout workspace_layout_of(const op_args *args, int terms, char *base)
 {
 	gemm_problem given = gemm_problem_of(args);
 	workspace_layout layout = {};
-	uint64_t at = round_up(sizeof(findings), 256);
+	uint64_t at = 0;
 
 	layout.p = gemm_by_rows(&given);
 	const gemm_problem &p = layout.p;
 	split_operand *operands = layout.split.operands;
 	operands[0] = split_operand_of(p.a, p.batch, p.m, p.k, p.a.row, p.a.col);
 	operands[1] = split_operand_of(p.b, p.batch, p.n, p.k, p.b.col, p.b.row);
-	layout.split.found = (findings *)base;
+	for (int i = 0; i < 2; i++) {
+		uint64_t lines = operands[i].batches * operands[i].padded_lines;
+		layout.split.found.of[i] = (findings *)(base + at);
+		layout.split.found.batch_lines[i] = operands[i].batches > 1 ? operands[i].padded_lines : 0;
+		at += round_up((1 + lines / REGION) * sizeof(findings), 256);
+	}
 	for (int i = 0; i < 2; i++) {
 		uint64_t lines = operands[i].batches * operands[i].padded_lines;
 		operands[i].largest = (unsigned *)(base + at);
@@ -140,7 +146,7 @@ void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_
 /* The first pass, with what it and the next one count begun at zero. */
 void launch_measure(const workspace_layout &layout, cudaStream_t stream)
 {
-	cudaMemsetAsync(layout.split.found, 0, layout.zeroed, stream);
+	cudaMemsetAsync(layout.split.found.of[0], 0, layout.zeroed, stream);
 	launch_split(measure_lines, measure_blocks, layout.split, UINT64_MAX, false, stream);
 }
 
@@ -205,7 +211,6 @@ product product_of(const workspace_layout &layout, const op_args *args)
 	p.b_largest = operands[1].largest;
 	p.kept = layout.kept;
 	p.found = layout.split.found;
-	p.pairs_tried = layout.split.pairs_tried;
 	return p;
 }
 
@@ -225,11 +230,11 @@ void launch_format(const workspace_layout &layout, const op_args *args, int mult
 		launch_product<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors, launch);
 }
 
-void launch_fallback(const workspace_layout &layout, const op_args *args, bool triples_tried,
-                     int multiprocessors, const struct launch *launch)
+void launch_fallback(const workspace_layout &layout, const op_args *args, int multiprocessors,
+                     const struct launch *launch)
 {
 	static void (*const kernels[8])(fallback) = KERNELS(multiply_f64);
-	fallback f = {gemm_task_of(args), 0, layout.split.found, layout.split.pairs_tried, triples_tried};
+	fallback f = {gemm_task_of(args), 0, layout.split.found};
 	access how = access_of(f.t.p);
 	uint64_t most;
 
@@ -344,12 +349,13 @@ extern "C" CUDA_LAUNCH(gemm_f16x3)
 	workspace_layout layout = workspace_layout_of(args, f16x3_terms(args), (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
-	layout.split.pairs_tried = true;
+	layout.split.found.pairs_tried = true;
+	layout.split.found.triples_tried = wants_triples(args);
 	launch_measure(layout, cuda_stream(launch));
 	launch_format<f16_pairs>(layout, args, multiprocessors, launch);
 	if (wants_triples(args))
 		launch_format<bf16_triples>(layout, args, multiprocessors, launch);
-	launch_fallback(layout, args, wants_triples(args), multiprocessors, launch);
+	launch_fallback(layout, args, multiprocessors, launch);
 	return cuda_launch_status();
 }
 
@@ -376,8 +382,9 @@ extern "C" CUDA_LAUNCH(gemm_bf16x6)
 	workspace_layout layout = workspace_layout_of(args, bf16_triples::TERMS, (char *)launch->workspace);
 	int multiprocessors = gemm_hopper_multiprocessors();
 
+	layout.split.found.triples_tried = true;
 	launch_measure(layout, cuda_stream(launch));
 	launch_format<bf16_triples>(layout, args, multiprocessors, launch);
-	launch_fallback(layout, args, true, multiprocessors, launch);
+	launch_fallback(layout, args, multiprocessors, launch);
 	return cuda_launch_status();
 }

@@ -16,7 +16,7 @@
 
 /* ---- Data ---- */
 
-#define DISTRIBUTIONS 16
+#define DISTRIBUTIONS 21
 
 enum operand { OPERAND_A, OPERAND_B };
 

@@ -40,8 +40,8 @@
 struct accuracy_options {
 	uint64_t seed, k_max, extent_max, multiple;
 	unsigned cases, keep_bits;
-	int only_case; /* -1: all */
-	const char *kernel, *peer, *device, *module;
+	int only_case;                                              /* -1: all */
+	const char *kernel, *peer, *distribution, *device, *module; /* distribution: NULL for all */
 };
 
 /* Limits on what a case may take. */
@@ -294,6 +294,13 @@ static unsigned print_tally(const struct target *t, unsigned distribution, const
 	return tally->failed + !max_holds + !rms_holds;
 }
 
+static bool is_wanted(const struct accuracy_options *o, unsigned number)
+{
+	if (o->only_case >= 0)
+		return number == (unsigned)o->only_case;
+	return !o->distribution || strcmp(o->distribution, distribution_name(number % DISTRIBUTIONS)) == 0;
+}
+
 static unsigned check_device(struct target *t, const void *options)
 {
 	const struct accuracy_options *o = options;
@@ -302,7 +309,7 @@ static unsigned check_device(struct target *t, const void *options)
 
 	printf("%s: %s; errors, max and RMS, in units of 2^-24\n", t->name, t->planner.info.description);
 	for (unsigned number = 0; number < o->cases; number++)
-		if (o->only_case < 0 || number == (unsigned)o->only_case)
+		if (is_wanted(o, number))
 			check_case(t, o, number, tallies);
 	for (unsigned d = 0; d < DISTRIBUTIONS; d++) {
 		failed += print_tally(t, d, &tallies[d]);
@@ -327,6 +334,8 @@ static int usage(FILE *to)
 	      "  --kernel NAME  the kernel that is judged (default auto)\n"
 	      "  --peer NAME    the kernel it is held against, or \"sequential\", a loop in this program\n"
 	      "                 (default cublas, without --module sequential)\n"
+	      "  --distribution NAME  cases of this one only, such as lognormal2; --cases counts the others, "
+	      "too\n"
 	      "  --k-max N      no K above that (default 65536)\n"
 	      "  --extent-max N no M or N above that (default 4096)\n"
 	      "  --multiple N   extents then rounded up to multiples of that (default 1)\n"
@@ -338,19 +347,13 @@ static int usage(FILE *to)
 }
 
 static const struct option long_options[] = {
-    {"seed", required_argument, NULL, 's'},
-    {"cases", required_argument, NULL, 'n'},
-    {"case", required_argument, NULL, 'c'},
-    {"kernel", required_argument, NULL, 'r'},
-    {"peer", required_argument, NULL, 'p'},
-    {"k-max", required_argument, NULL, 'k'},
-    {"extent-max", required_argument, NULL, 'e'},
-    {"multiple", required_argument, NULL, 'u'},
-    {"module", required_argument, NULL, 'm'},
-    {"device", required_argument, NULL, 'd'},
-    {"help", no_argument, NULL, 'h'},
-    {"keep-bits", required_argument, NULL, 'b'},
-    {0},
+    {"seed", required_argument, NULL, 's'},      {"cases", required_argument, NULL, 'n'},
+    {"case", required_argument, NULL, 'c'},      {"kernel", required_argument, NULL, 'r'},
+    {"peer", required_argument, NULL, 'p'},      {"distribution", required_argument, NULL, 'i'},
+    {"k-max", required_argument, NULL, 'k'},     {"extent-max", required_argument, NULL, 'e'},
+    {"multiple", required_argument, NULL, 'u'},  {"module", required_argument, NULL, 'm'},
+    {"device", required_argument, NULL, 'd'},    {"help", no_argument, NULL, 'h'},
+    {"keep-bits", required_argument, NULL, 'b'}, {0},
 };
 
 /* Returns true to go on; else *ret_status is the exit status. */
@@ -375,6 +378,9 @@ static bool parse(int argc, char **argv, struct accuracy_options *o, int *ret_st
 			break;
 		case 'p':
 			o->peer = optarg;
+			break;
+		case 'i':
+			o->distribution = optarg;
 			break;
 		case 'k':
 			o->k_max = strtoull(optarg, NULL, 0);

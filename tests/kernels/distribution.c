@@ -76,6 +76,12 @@ static float element_lognormal(const struct place *at)
 	return expf((float)at->reach * element_normal(at));
 }
 
+/* Makes one number in a hundred a thousand times as large as the others. */
+static float element_outliers(const struct place *at)
+{
+	return element_normal(at) * (element_bits(at, CHOICE) % 100 == 0 ? 1000 : 1);
+}
+
 static float element_spread(const struct place *at)
 {
 	int e = exponent(element_bits(at, EXPONENT), at->reach);
@@ -87,6 +93,14 @@ static float element_spread(const struct place *at)
 static float element_sparse(const struct place *at)
 {
 	return element_bits(at, LAYER) % 4 == 0 ? element_spread(at) : 0;
+}
+
+/* Makes a few lines as wide as `spread`, among many that are not. */
+static float element_wide_lines(const struct place *at)
+{
+	bool is_wide = bits_at(at, LINE, at->operand, at->line) % 300 == 0;
+
+	return is_wide ? element_spread(at) : element_normal(at);
 }
 
 /* Gives each row of A and each column of B one exponent. */
@@ -171,14 +185,17 @@ static const struct distribution {
 	int reach;
 	bool classes;
 } distributions[DISTRIBUTIONS] = {
-    {"N(0,1)", element_normal, 0, false},      {"U[0,1)", element_unit, 0, false},
-    {"U[-1,1)", element_signed, 0, false},     {"lognormal4", element_lognormal, 4, false},
-    {"spread20", element_spread, 20, false},   {"spread60", element_spread, 60, false},
-    {"sparse20", element_sparse, 20, false},   {"lines20", element_lines, 20, false},
-    {"lines60", element_lines, 60, false},     {"opposed20", element_opposed, 20, false},
-    {"opposed60", element_opposed, 60, false}, {"cancel", element_cancel, 0, false},
-    {"small", element_small, 0, false},        {"vanishing", element_vanishing, 0, false},
-    {"special", element_special, 0, true},     {"overflow", element_overflow, 0, true},
+    {"N(0,1)", element_normal, 0, false},         {"U[0,1)", element_unit, 0, false},
+    {"U[-1,1)", element_signed, 0, false},        {"lognormal4", element_lognormal, 4, false},
+    {"spread20", element_spread, 20, false},      {"spread60", element_spread, 60, false},
+    {"sparse20", element_sparse, 20, false},      {"lines20", element_lines, 20, false},
+    {"lines60", element_lines, 60, false},        {"opposed20", element_opposed, 20, false},
+    {"opposed60", element_opposed, 60, false},    {"cancel", element_cancel, 0, false},
+    {"small", element_small, 0, false},           {"vanishing", element_vanishing, 0, false},
+    {"outliers", element_outliers, 0, false},     {"lognormal2", element_lognormal, 2, false},
+    {"opposed9", element_opposed, 9, false},      {"opposed12", element_opposed, 12, false},
+    {"widelines", element_wide_lines, 20, false}, {"special", element_special, 0, true},
+    {"overflow", element_overflow, 0, true},
 };
 
 const char *distribution_name(unsigned d)

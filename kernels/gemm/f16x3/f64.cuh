@@ -20,6 +20,7 @@ namespace
 /* As PITCH, but lanes read 8 lines' elements at 4 k's here: 32 banks. */
 constexpr int F64_PITCH = EDGE + 8;
 /* Of a warp's part of the block, in rows of 16 and columns of 8. */
+constexpr int F64_BAND = 8; /* rows of blocks, between which blocks go down column by column */
 constexpr int F64_ROWS = 4, F64_COLS = 4;
 
 /* Where a warp's sums begin in the block, and this lane among them. */
@@ -85,14 +86,14 @@ __device__ __forceinline__ void f64_write(const gemm_task &t, const place &at, c
 			}
 }
 
-/* The block of C number t.first + blockIdx.x, by THREADS threads. */
+/* One block of C, by THREADS threads. */
 template <bool A_ALONG_K, bool B_ALONG_K, int WIDTH>
-__device__ __forceinline__ void f64_block(const gemm_task &t, float (*a_tile)[DEPTH * F64_PITCH],
+__device__ __forceinline__ void f64_block(const gemm_task &t, const place &at,
+                                          float (*a_tile)[DEPTH * F64_PITCH],
                                           float (*b_tile)[DEPTH * F64_PITCH])
 {
 	static_assert(DEPTH == 8 && THREADS / 32 * F64_ROWS * 16 * F64_COLS * 8 == EDGE * EDGE);
 	const gemm_problem &p = t.p;
-	place at = place_of<EDGE, 8>(t);
 	loader<A_ALONG_K, WIDTH> a(batch_data(p.a, at.batch), p.a.row, p.a.col, at.row, at.rows);
 	loader<B_ALONG_K, WIDTH> b(batch_data(p.b, at.batch), p.b.col, p.b.row, at.col, at.cols);
 	f64_place me;

@@ -36,8 +36,7 @@ struct product {
 	const uint4 *a, *b;
 	const unsigned *a_largest, *b_largest;
 	float4 *kept; /* of large cuts, KEPT_BYTES for each block, if K has more than one segment */
-	const findings *found;
-	bool pairs_tried;
+	survey found;
 };
 
 /*
@@ -113,8 +112,18 @@ __device__ __forceinline__ void fetch_a(const product &p, const product_place &a
 	}
 }
 
+/* Whether the cluster's tiles are computed from this format's terms. They are of one region. */
+template <class CUT>
+__device__ __forceinline__ bool is_due(const product &p, const product_place &at, bool by_region)
+{
+	static_assert(REGION % CUT::ROWS == 0 && REGION % (CUT::SHARERS * CUT::COLS) == 0);
+	if (__builtin_expect(!by_region, 1))
+		return true;
+	return p.found.at(at.batch, at.row_tile * CUT::ROWS, at.col_tile * CUT::COLS) == CUT::FORMAT::NAME;
+}
+
 /* One thread. */
-template <class CUT> __device__ __forceinline__ void produce(const product &p, pipeline<CUT> r)
+template <class CUT> __device__ __forceinline__ void produce(const product &p, pipeline<CUT> r, bool by_region)
 {
 	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 	unsigned part = CUT::SPLITS > 1 ? hopper::cluster_rank() : 0;
@@ -122,6 +131,8 @@ template <class CUT> __device__ __forceinline__ void produce(const product &p, p
 
 	for (tile_walk<uint64_t> walk(CUT::CLUSTER); walk.tile < p.tiles; walk.step()) {
 		product_place at = product_place_of<CUT>(p, walk.tile);
+		if (!is_due<CUT>(p, at, by_region))
+			continue;
 		uint64_t b_group = at.batch * p.b_batch / TILE_LINES + at.col_tile + col;
 		const char *b = (const char *)p.b + b_group * p.k_tiles * CUT::TILE_BYTES;
 		uint64_t k = part_begin(p.k_tiles, part, (unsigned)CUT::SPLITS);
@@ -450,7 +461,8 @@ __device__ __forceinline__ void consume_terms(const product &p, pipeline<CUT> r,
 	                   at.col_tile * CUT::COLS + part * SHARE * 2, share);
 }
 
-template <class CUT> __device__ __forceinline__ void consume(const product &p, pipeline<CUT> r, int consumer)
+template <class CUT>
+__device__ __forceinline__ void consume(const product &p, pipeline<CUT> r, int consumer, bool by_region)
 {
 	unsigned col = CUT::SHARERS > 1 ? hopper::cluster_rank() : 0;
 	float4 *memory = p.kept + blockIdx.x * (KEPT_BYTES / sizeof(float4)) + threadIdx.x - WARPGROUP;
@@ -458,6 +470,8 @@ template <class CUT> __device__ __forceinline__ void consume(const product &p, p
 
 	for (tile_walk<uint64_t> walk(CUT::CLUSTER); walk.tile < p.tiles; walk.step()) {
 		product_place at = product_place_of<CUT>(p, walk.tile);
+		if (!is_due<CUT>(p, at, by_region))
+			continue;
 		add_up<CUT>(sums, r, consumer, p.k_tiles, memory);
 		uint64_t row = at.row_tile * CUT::ROWS + consumer * CUT::WAVES * WAVE_LINES;
 		write_sums_of<CUT>(p, at.batch, row, (at.col_tile + col) * CUT::COLS, sums);
@@ -478,7 +492,12 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 	if (threadIdx.x == 0)
 		init_barriers(r);
 	await_kernel_before();
-	if (!is_due(typename CUT::FORMAT(), p.found, p.pairs_tried))
+	terms of_all = p.found.of_all();
+	bool by_region = of_all == BY_REGION;
+	if (!by_region && of_all != CUT::FORMAT::NAME)
+		return;
+	/* A cluster whose blocks split K has one tile. */
+	if (CUT::SPLITS > 1 && !is_due<CUT>(p, product_place_of<CUT>(p, blockIdx.x / CUT::CLUSTER), by_region))
 		return;
 	if constexpr (CUT::CLUSTER > 1)
 		hopper::cluster_sync();
@@ -487,7 +506,7 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 	if (warpgroup == 0) {
 		hopper::fewer_registers<40>();
 		if (threadIdx.x == 0)
-			produce<CUT>(p, r);
+			produce<CUT>(p, r, by_region);
 		__syncwarp();
 		if constexpr (CUT::SPLITS > 1)
 			split_parts<CUT>::sit_out();
@@ -496,7 +515,7 @@ template <class CUT> __global__ void __launch_bounds__(PRODUCT_THREADS, 1) multi
 		if constexpr (CUT::SPLITS > 1)
 			consume_terms<CUT>(p, r, warpgroup - 1);
 		else
-			consume<CUT>(p, r, warpgroup - 1);
+			consume<CUT>(p, r, warpgroup - 1, by_region);
 	}
 	/* No block may go while another of the cluster still writes to its memory. */
 	if constexpr (CUT::SHARERS > 1)

@@ -4,8 +4,9 @@
  * A line is a row of A or a column of B. Each is scaled by a power of two that depends on its largest
  * magnitude, then each number of it is cut into terms: high = round(x), then what is left, again and again.
  *
- * f16_pairs: the largest comes into [2^14, 2^15). x = high + low, exact to 2^-22 of x down to 2^-18 of the
- * line's largest. What lies below is held to 2^-40 of the largest and counts as a loss.
+ * f16_pairs: the largest comes into [2^15, 2^16), or just below if it would be rounded to infinity. x = high +
+ * low, exact to 2^-22 of x down to 2^-19 of the line's largest. What lies below is held to 2^-41 of the
+ * largest, and is a loss that weighs more the smaller it is (judge()).
  *
  * bf16_triples: the largest comes into [2^48, 2^49), but no scale is beyond 2^±63. x = high + middle + low is
  * exact where its last bit stays above bf16's 2^-133: always in lines whose largest is below 2^32, and down to
@@ -38,10 +39,24 @@ constexpr int PAIRS_BYTES = TILE_LINES * PAIR_LINE;
 constexpr int LINES_UNIT = 256, DEPTH_UNIT = 64; /* padded to */
 constexpr int SCALE_MAX = 63;                    /* the exponent of a line's scale */
 
+/* What C is computed from: the same everywhere, or for each region of it. */
+enum terms { PAIRS, TRIPLES, F64, BY_REGION };
+
 struct f16_pairs {
 	using term = __half;
+	static constexpr terms NAME = PAIRS;
 	static constexpr int TERMS = 2, TILE_BYTES = PAIRS_BYTES;
-	static constexpr int TOP = 14, SCALE_MIN = INT_MIN; /* larger numbers are unfit */
+	static constexpr int TOP = 15, SCALE_MIN = INT_MIN; /* larger numbers are unfit */
+	/* What lifts the bits of numbers that f16 rounds to 2^16 to the next exponent. */
+	static constexpr unsigned LIFT = 0x2000;
+	/* A loss weighs the square of (what is left of x, by x) in units of 2^-21, and at most WEIGHT_MAX. */
+	static constexpr int EXACT_BITS = 21;
+	static constexpr int WEIGHT_BITS = 8;
+	static constexpr unsigned WEIGHT_MAX = 1u << WEIGHT_BITS;
+	/* Shorter sums must not rest on few products, which tensor cores truncate: at most a quarter of a line
+	 * may be so small beside its largest. */
+	static constexpr uint64_t LONG = 160;
+	static constexpr float SMALL = 0x1p-6f;
 
 	static double wave_ns()
 	{
@@ -68,8 +83,10 @@ struct f16_pairs {
 
 struct bf16_triples {
 	using term = __nv_bfloat16;
+	static constexpr terms NAME = TRIPLES;
 	static constexpr int TERMS = 3, TILE_BYTES = PAIRS_BYTES + TILE_LINES * THIRD_LINE;
 	static constexpr int TOP = 48, SCALE_MIN = -SCALE_MAX;
+	static constexpr unsigned LIFT = 0;
 	/* Products of a sum, for its errors to be those of f32 or less, not counting those of numbers so small
 	 * beside the largest of their line. */
 	static constexpr uint64_t LONG = 768;
@@ -98,38 +115,62 @@ struct bf16_triples {
 	}
 };
 
-/* What was found in the operands; begins as zeros. */
-struct findings {
+/* ---- Which terms are accurate ---- */
+
+/* What was found in lines of an operand; begins as zeros. */
+struct alignas(16) findings {
 	/* For f16_pairs. */
-	unsigned unfit;     /* NaN, Inf, numbers too large, or too many losses in a line */
-	unsigned losses[2]; /* of A, of B: any loss at all */
-	unsigned sparse[2]; /* a line that is not all zeros, but nearly: its sums may rest on a loss */
+	unsigned unfit; /* NaN, Inf, numbers too large, losses of a line that weigh too much, many small ones */
+	unsigned losses; /* any loss at all */
+	unsigned sparse; /* a line that is not all zeros, but nearly: its sums may rest on a loss */
 	/* For bf16_triples. */
 	unsigned lost; /* any loss, or lines of which sums have few products: one might dominate */
 };
 
-/* Whether the tensor cores do it by pairs. Code for sm_90 without wgmma has nothing but f64. */
-__device__ __forceinline__ bool fits(const findings *f)
+/* All at once: a block's first tile waits for them. */
+__device__ __forceinline__ findings read_findings(const findings *from)
 {
-#ifndef KOPS_HOPPER
-	return false;
-#endif
-	return !f->unfit && !(f->losses[0] && f->sparse[1]) && !(f->losses[1] && f->sparse[0]);
+	uint4 v = *(const uint4 *)from;
+
+	return {v.x, v.y, v.z, v.w};
 }
 
-/* Whether C is computed from this format's terms. pairs_tried: f16_pairs go first where they fit. */
-__device__ __forceinline__ bool is_due(f16_pairs, const findings *f, bool)
-{
-	return fits(f);
-}
+/* So a few unfit lines make a few regions slower. */
+constexpr int REGION = LINES_UNIT; /* lines of A, and of B */
 
-__device__ __forceinline__ bool is_due(bf16_triples, const findings *f, bool pairs_tried)
-{
-#ifndef KOPS_HOPPER
-	return false;
+/* What was found in both operands. Code for sm_90 without wgmma has nothing but f64. */
+struct survey {
+	findings *of[2];         /* [0]: in all lines; [1 + i]: in the i-th REGION of them, batch by batch */
+	uint64_t batch_lines[2]; /* from one batch to the next; 0 where one matrix serves all */
+	bool pairs_tried, triples_tried;
+
+	__device__ __forceinline__ bool pairs_fit(const findings &a, const findings &b) const
+	{
+		return pairs_tried && !(a.unfit | b.unfit | (a.losses & b.sparse) | (b.losses & a.sparse));
+	}
+	__device__ __forceinline__ terms of_all() const
+	{
+#ifdef KOPS_HOPPER
+		findings a = read_findings(of[0]), b = read_findings(of[1]);
+
+		if (pairs_fit(a, b))
+			return PAIRS;
+		return !pairs_tried && !a.lost && !b.lost ? TRIPLES : BY_REGION;
+#else
+		return F64;
 #endif
-	return !f->lost && !(pairs_tried && fits(f));
-}
+	}
+	/* Where it is BY_REGION: of the region that has this element of C. */
+	__device__ __forceinline__ terms at(uint64_t batch, uint64_t row, uint64_t col) const
+	{
+		findings a = read_findings(of[0] + 1 + (batch * batch_lines[0] + row) / REGION);
+		findings b = read_findings(of[1] + 1 + (batch * batch_lines[1] + col) / REGION);
+
+		if (pairs_fit(a, b))
+			return PAIRS;
+		return triples_tried && !a.lost && !b.lost ? TRIPLES : F64;
+	}
+};
 
 struct split_operand {
 	const float *data;
@@ -137,19 +178,27 @@ struct split_operand {
 	uint64_t batches, lines, depth;
 	uint64_t padded_lines, padded_depth;
 	bool along_k, vectors;
-	/* Per line, batch by batch: the bits of the largest magnitude, how many are not 0; how many are losses
-	 * of pairs, and in triples small. */
+	/* Per line, batch by batch: the bits of the largest magnitude, how many are not 0; what the losses of
+	 * pairs weigh, and how many are small. */
 	unsigned *largest, *nonzeros, *losses, *small;
 	uint4 *tiles;
 };
 
 struct split_task {
 	split_operand operands[2];
-	findings *found;
+	survey found;
 	unsigned blocks_of_first;
-	bool pairs_tried;
 	unsigned blocks; /* of both */
 };
+
+/* Thousands of writes to one place would take their time: most lines only see that it is done. */
+__device__ __forceinline__ void report(const split_task &t, int which, uint64_t line, unsigned findings::*what)
+{
+	findings *all = t.found.of[which], *region = all + 1 + line / REGION;
+
+	if (!(region->*what))
+		all->*what = region->*what = 1;
+}
 
 __host__ __device__ inline uint64_t round_up(uint64_t n, uint64_t unit)
 {
@@ -159,7 +208,7 @@ __host__ __device__ inline uint64_t round_up(uint64_t n, uint64_t unit)
 /* The exponent of a line's scale. Tiny numbers are not scaled all the way: in f16_pairs they show as losses. */
 template <class FORMAT> __device__ __forceinline__ int scale_of(unsigned largest)
 {
-	int exponent = largest ? 127 + FORMAT::TOP - (int)(largest >> 23) : 0;
+	int exponent = largest ? 127 + FORMAT::TOP - (int)((largest + FORMAT::LIFT) >> 23) : 0;
 
 	return max(exponent < SCALE_MAX ? exponent : SCALE_MAX, FORMAT::SCALE_MIN);
 }
@@ -279,11 +328,37 @@ __global__ void __launch_bounds__(SPLIT_THREADS) measure_lines(const __grid_cons
 
 /* ---- Pass 2: the tiles ---- */
 
-/* Eight numbers that follow each other along K. */
+/* Eight numbers that follow each other along K. losses: their weight in pairs, their number in triples. small:
+ * only where judge() wants it. */
 template <class FORMAT> struct pieces {
 	uint4 terms[FORMAT::TERMS];
 	unsigned losses, small;
 };
+
+/* What two terms leave of y. */
+__device__ __forceinline__ float left_by_pairs(float y)
+{
+	y -= f16_pairs::value(f16_pairs::round(y));
+	return y - f16_pairs::value(f16_pairs::round(y));
+}
+
+/* The losses' weight, by exponents only, which is within a factor of 4. Seldom called. */
+__device__ __noinline__ unsigned weight_of_losses(float4 low, float4 high, float scale)
+{
+	const float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+	unsigned weight = 0;
+
+	for (int i = 0; i < 8; i++) {
+		float y = x[i] * scale, left = fabsf(left_by_pairs(y));
+		int exponent = (int)(__float_as_uint(left) >> 23) - (int)(__float_as_uint(fabsf(y)) >> 23) +
+		               f16_pairs::EXACT_BITS;
+		if (left == 0)
+			weight += y == 0 && x[i] != 0 ? f16_pairs::WEIGHT_MAX : 0;
+		else if (exponent >= 0)
+			weight += 1u << min(2 * exponent, +f16_pairs::WEIGHT_BITS);
+	}
+	return weight;
+}
 
 template <class FORMAT>
 __device__ __forceinline__ unsigned pack(typename FORMAT::term a, typename FORMAT::term b)
@@ -292,12 +367,13 @@ __device__ __forceinline__ unsigned pack(typename FORMAT::term a, typename FORMA
 }
 
 template <class FORMAT>
-__device__ __forceinline__ pieces<FORMAT> split_eight(const float (&x)[8], unsigned largest)
+__device__ __forceinline__ pieces<FORMAT> split_eight(const float (&x)[8], unsigned largest, bool wants_small)
 {
 	float scale = power_of_two(scale_of<FORMAT>(largest));
 	typename FORMAT::term terms[FORMAT::TERMS][8];
 	float unscale = __uint_as_float((254u << 23) - __float_as_uint(scale));
 	pieces<FORMAT> p;
+	bool any = false;
 
 	p.losses = p.small = 0;
 #pragma unroll
@@ -309,18 +385,28 @@ __device__ __forceinline__ pieces<FORMAT> split_eight(const float (&x)[8], unsig
 			left -= FORMAT::value(terms[t][i]);
 		}
 		if constexpr (FORMAT::TERMS == 2) {
-			p.losses += fabsf(left) * 0x1p21f > fabsf(y) || (y == 0 && x[i] != 0);
+			any |= fabsf(left) * 0x1p22f > fabsf(y) || (y == 0 && x[i] != 0);
 		} else { /* a loss in the scaling itself shows when it is undone */
 			p.losses += (left != 0) | (y * unscale != x[i]);
-			p.small += x[i] != 0 && fabsf(x[i]) < __uint_as_float(largest) * FORMAT::SMALL;
 		}
+		if (wants_small)
+			p.small += x[i] != 0 && fabsf(x[i]) < __uint_as_float(largest) * FORMAT::SMALL;
 	}
+	if (FORMAT::TERMS == 2 && any)
+		p.losses = weight_of_losses(make_float4(x[0], x[1], x[2], x[3]),
+		                            make_float4(x[4], x[5], x[6], x[7]), scale);
 #pragma unroll
 	for (int t = 0; t < FORMAT::TERMS; t++)
 		p.terms[t] =
 		    make_uint4(pack<FORMAT>(terms[t][0], terms[t][1]), pack<FORMAT>(terms[t][2], terms[t][3]),
 		               pack<FORMAT>(terms[t][4], terms[t][5]), pack<FORMAT>(terms[t][6], terms[t][7]));
 	return p;
+}
+
+/* Whether judge() looks at small numbers, in sums of so many products. */
+template <class FORMAT> __device__ __forceinline__ bool wants_small(uint64_t depth)
+{
+	return FORMAT::TERMS == 3 || depth < FORMAT::LONG;
 }
 
 /* piece: which eight of the tile's 32 along K. */
@@ -335,24 +421,40 @@ __device__ __forceinline__ void put(uint4 *tile, int line, int piece, const piec
 		tile[THIRDS + line * 4 + (piece ^ (line >> 1 & 3))] = p.terms[2];
 }
 
-/* Counts losses, and says what the line is like; once per line with k = 0. */
+/*
+ * What the losses of a line may weigh: two that are lost wholly, and K/2048, at most 8, for each number.
+ *
+ * They count most where small numbers meet large ones, so that all products are alike. There, losses of weight
+ * w per number of both lines add 2^-21 sqrt(2w / K) |A| |B| to a sum's RMS error. cuBLAS errs by 2^-25.7 |A|
+ * |B| on numbers of both signs, pairs without losses by half of that. So K/2048 is what makes both alike.
+ */
+__host__ __device__ inline uint64_t losses_most(uint64_t depth)
+{
+	uint64_t most = 2 * f16_pairs::WEIGHT_MAX + (depth < 16384 ? depth * depth / 2048 : depth * 8);
+
+	return most < INT_MAX ? most : INT_MAX; /* sums that are compared with it do not overflow */
+}
+
+/* Adds up losses, and says what the line is like; once per line with k = 0. */
 __device__ __forceinline__ void judge(f16_pairs, const split_task &t, int which, uint64_t line,
-                                      unsigned largest, unsigned losses, unsigned, bool first_of_line)
+                                      unsigned largest, unsigned losses, unsigned small, bool first_of_line)
 {
 	const split_operand &o = t.operands[which];
-	uint64_t most = 4 + o.depth / 256;
 
 	if (losses != 0) {
-		t.found->losses[which] = 1;
-		if (atomicAdd(o.losses + line, losses) + losses > most)
-			t.found->unfit = 1;
+		report(t, which, line, &findings::losses);
+		if (atomicAdd(o.losses + line, losses) + losses > losses_most(o.depth))
+			report(t, which, line, &findings::unfit);
 	}
+	/* There triples, which count anew, are not tried. */
+	if (small != 0 && atomicAdd(o.small + line, small) + small > o.depth / 4)
+		report(t, which, line, &findings::unfit);
 	if (!first_of_line)
 		return;
 	if (largest >= (unsigned)(127 + f16_pairs::TOP + SCALE_MAX + 1) << 23)
-		t.found->unfit = 1;
+		report(t, which, line, &findings::unfit);
 	if (largest != 0 && o.nonzeros[line] < o.depth / 8)
-		t.found->sparse[which] = 1;
+		report(t, which, line, &findings::sparse);
 }
 
 /* Where n of K numbers are not small, in both lines, n²/K products are not. */
@@ -362,12 +464,13 @@ __device__ __forceinline__ void judge(bf16_triples, const split_task &t, int whi
 	const split_operand &o = t.operands[which];
 
 	if (losses != 0)
-		t.found->lost = 1;
-	if ((small == 0 && !first_of_line) || largest == 0 || *(volatile unsigned *)&t.found->lost)
+		report(t, which, line, &findings::lost);
+	if ((small == 0 && !first_of_line) || largest == 0 ||
+	    *(volatile unsigned *)&t.found.of[which][1 + line / REGION].lost)
 		return;
 	uint64_t n = o.nonzeros[line] - atomicAdd(o.small + line, small) - small;
 	if (n * n < bf16_triples::LONG * o.depth)
-		t.found->lost = 1;
+		report(t, which, line, &findings::lost);
 }
 
 __host__ __device__ inline uint64_t split_blocks(const split_operand &o)
@@ -435,7 +538,7 @@ __device__ __forceinline__ void split_along(const split_task &t, int which, cons
 			int line = first + (i + j) * LINES;
 			uint64_t index = at.batch * o.padded_lines + at.first_line + line;
 			unsigned largest = o.largest[index];
-			pieces<FORMAT> p = split_eight<FORMAT>(x[j], largest);
+			pieces<FORMAT> p = split_eight<FORMAT>(x[j], largest, wants_small<FORMAT>(o.depth));
 			put(at.tiles + piece / 4 * (FORMAT::TILE_BYTES / sizeof(uint4)), line, piece % 4, p);
 			judge(FORMAT(), t, which, index, largest, p.losses, p.small, k == 0);
 		}
@@ -464,7 +567,7 @@ __device__ __forceinline__ void split_across(const split_task &t, int which, con
 			x[j / 8][j % 8] = there && k + i + j < o.depth ? from[(i + j) * o.k_stride] : 0;
 #pragma unroll
 		for (int j = 0; j < 2; j++) {
-			pieces<FORMAT> p = split_eight<FORMAT>(x[j], largest);
+			pieces<FORMAT> p = split_eight<FORMAT>(x[j], largest, wants_small<FORMAT>(o.depth));
 			put(tile, line, i / 8 + j, p);
 			losses += p.losses;
 			small += p.small;
@@ -510,7 +613,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 3) split_lines(const __grid_con
 	await_kernel_before();
 	if constexpr (FORMAT::TERMS == 2) {
 		split_block_of<FORMAT>(t, blockIdx.x, tiles);
-	} else if (!t.pairs_tried || !fits(t.found)) {
+	} else if (t.found.of_all() != PAIRS) {
 		for (unsigned block = blockIdx.x; block < t.blocks; block += gridDim.x) {
 			split_block_of<FORMAT>(t, block, tiles);
 			__syncthreads();
