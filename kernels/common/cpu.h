@@ -24,6 +24,18 @@
 #define CPU_CLONES
 #endif
 
+#define CPU_PRAGMA(text) _Pragma(#text)
+
+/*
+ * Goes before a loop that finds the largest or the smallest: CPU_EXTREMES(reduction(max : peak)). Vectors of
+ * clang would begin with the largest finite number, which infinities alone never reach.
+ */
+#ifdef __clang__
+#define CPU_EXTREMES(clauses)
+#else
+#define CPU_EXTREMES(clauses) CPU_PRAGMA(omp simd clauses)
+#endif
+
 /*
  * Returns p with exp(t) = 2^n · p for |t| < 2^21, and n modulo 2^32. n = round(t / ln 2); p is the Taylor
  * polynomial of degree 7 in the rest, |r| <= ln 2 / 2, where its error is 6e-9. ln 2 comes in two parts (Cody

@@ -53,8 +53,8 @@ CPU_CLONES static float max_block(const float *x, int64_t n)
 	float max = -INFINITY;
 	int nans = 0;
 
-	_Pragma("omp simd reduction(max : max) reduction(+ : nans)") for (int64_t i = 0; i < n; i++)
-	{
+	CPU_EXTREMES(reduction(max : max) reduction(+ : nans))
+	for (int64_t i = 0; i < n; i++) {
 		max = x[i] > max ? x[i] : max;
 		nans += x[i] != x[i];
 	}
@@ -74,8 +74,8 @@ CPU_CLONES static double max_f64(const double *x, int64_t n)
 	double max = -(double)INFINITY;
 	int64_t nans = 0;
 
-	_Pragma("omp simd reduction(max : max) reduction(+ : nans)") for (int64_t i = 0; i < n; i++)
-	{
+	CPU_EXTREMES(reduction(max : max) reduction(+ : nans))
+	for (int64_t i = 0; i < n; i++) {
 		max = x[i] > max ? x[i] : max;
 		nans += x[i] != x[i];
 	}

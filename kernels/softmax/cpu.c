@@ -46,12 +46,12 @@ CPU_CLONES static float find_peak(const float *x, int64_t n, bool descending)
 	float max = -INFINITY, min = INFINITY;
 
 	if (descending) {
-#pragma omp simd reduction(min : min)
+		CPU_EXTREMES(reduction(min : min))
 		for (int64_t i = 0; i < n; i++)
 			min = x[i] < min ? x[i] : min;
 		return min;
 	}
-#pragma omp simd reduction(max : max)
+	CPU_EXTREMES(reduction(max : max))
 	for (int64_t i = 0; i < n; i++)
 		max = x[i] > max ? x[i] : max;
 	return max;
