@@ -72,6 +72,16 @@
  *                                                   y: 1 to 4 axes
  *     unary       y = function(scale * x), limited  x: 1 to 4 axes                     f32, f64,      y on x
  *                 to [low, high]                    y: x's shape                       f16, bf16
+ *     attention   o = softmax(scale * q * kT +      q: queries: [batch, heads,         f32, f64,      no
+ *                 mask) * v, for each batch and       queries, head_dim], or without   f16, bf16
+ *                 head                                batch, or without heads too
+ *                                                   k: keys: [batch, kv_heads, keys,
+ *                                                     head_dim]
+ *                                                   v: values: [batch, kv_heads,
+ *                                                     keys, value_dim]
+ *                                                   mask: added to scale * q * kT
+ *                                                   o: [batch, heads, queries,
+ *                                                     value_dim]
  */
 
 /* End of table of ops */
@@ -743,6 +753,34 @@ typedef enum kops_unary_function {
 int kops_job_unary(kops_job *job, kops_view x, kops_view y, kops_unary_function function, double scale,
                    double low, double high, const char *kernel);
 
+typedef enum kops_attention_causal {
+	KOPS_ATTENTION_CAUSAL_NONE = 0,
+	KOPS_ATTENTION_CAUSAL_TOP_LEFT = 1,
+	KOPS_ATTENTION_CAUSAL_BOTTOM_RIGHT = 2,
+} kops_attention_causal;
+
+/*
+ * o = softmax(scale * q * kT + mask) * v, for each batch and head.
+ *   q       queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at
+ *           most 1024
+ *   k       keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads
+ *   v       values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024
+ *   mask    added to scale * q * kT; broadcast to [batch, heads, queries, keys]; a view without buffer is
+ *           absent
+ *   o       [batch, heads, queries, value_dim]
+ *   scale   factor of q * kT; 0: 1 / sqrt(head_dim); finite in f32
+ *   causal  query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right); none (0), top_left
+ *           (1) or bottom_right (2)
+ *   window  a query sees so many keys up to its own position, and beyond it too unless causal; 0: all; at most
+ *           2.14748e+09
+ * All of one type: f32, f64, f16 or bf16. To give scale or window, call kops_job_op(). o must not overlap q, k,
+ * v or mask. kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or
+ * only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose queries do
+ * not see its key.
+ */
+int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
+                       kops_attention_causal causal, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -979,6 +1017,13 @@ int kops_subtract(kops *k, kops_view a, kops_view b, kops_view y);
 /* y = function(scale * x), limited to [low, high]. Shapes, types and use in place as for kops_job_unary(). */
 int kops_unary(kops *k, kops_view x, kops_view y, kops_unary_function function, double scale, double low,
                double high);
+
+/*
+ * o = softmax(scale * q * kT + mask) * v, for each batch and head. Shapes, types and use in place as for
+ * kops_job_attention().
+ */
+int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
+                   kops_attention_causal causal);
 
 /* End of one-op calls */
 

@@ -408,6 +408,11 @@ class job
 	{
 		return added(kops_job_unary(get(), x, y, function, scale, low, high, kernel));
 	}
+	job &attention(view q, view k, view v, view mask, view o,
+	               kops_attention_causal causal = KOPS_ATTENTION_CAUSAL_NONE, const char *kernel = nullptr)
+	{
+		return added(kops_job_attention(get(), q, k, v, mask, o, causal, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -692,6 +697,11 @@ class client
 	           double low = -INFINITY, double high = INFINITY)
 	{
 		detail::check(connection(), kops_unary(get(), x, y, function, scale, low, high));
+	}
+	void attention(view q, view k, view v, view mask, view o,
+	               kops_attention_causal causal = KOPS_ATTENTION_CAUSAL_NONE)
+	{
+		detail::check(connection(), kops_attention(get(), q, k, v, mask, o, causal));
 	}
 	/* End of members of client */
 

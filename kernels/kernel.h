@@ -204,6 +204,12 @@ struct op {
 	enum op_axis last_axis;
 	const struct part_axis *part_axes; /* best first */
 	unsigned n_part_axes;
+	/* Changes first and n to the indices that a part needs of operand v along part axis `axis`, if these
+	 * are not the output's. NULL: they are. */
+	void (*part_range)(const struct op_args *args, unsigned axis, unsigned v, uint64_t *first, uint64_t *n);
+	/* Notes that a part begins at `first` along part axis `axis`, if results depend on where an element is.
+	 * NULL: they do not. */
+	void (*begin_part)(struct op_args *part, unsigned axis, uint64_t first);
 	/*
 	 * For parts that must follow each other, each continuing the one before (gemm along K). steps: the
 	 * number of indices to divide. step_part: sets args to the part that begins at `first`. passes: how
@@ -279,7 +285,8 @@ struct op {
 	 */
 	const char *size_form;
 	void (*of_size)(const uint64_t *extents, struct op_args *args);
-	bool counts_flops; /* people judge its speed by FLOPs, not by bytes */
+	uint64_t last_extent_max; /* of sizes that tools choose at random; 0: as long as the others */
+	bool counts_flops;        /* people judge its speed by FLOPs, not by bytes */
 	/* The sizes that kops-bench measures: "64x1024,…", the first one small. NULL: rows of 1024, from few to
 	 * 4 GB of operands. */
 	const char *bench_shapes;

@@ -18,11 +18,22 @@ static void narrow(struct view *v, int axis, bool keeps_stride, uint64_t first, 
 		v->strides[axis] = 0;
 }
 
-static void narrow_views(struct op_args *args, const struct part_axis *axis, uint64_t first, uint64_t n)
+static void narrow_views(struct op_args *args, unsigned axis, uint64_t first, uint64_t n)
 {
-	for (unsigned v = 0; v < args->op->n_operands; v++)
-		if (axis->axis[v] != PART_NONE && !view_is_absent(&args->views[v]))
-			narrow(&args->views[v], axis->axis[v], axis->keeps_stride, first, n);
+	const struct op *op = args->op;
+	const struct part_axis *of = &op->part_axes[axis];
+
+	for (unsigned v = 0; v < op->n_operands; v++) {
+		uint64_t from = first, indices = n;
+
+		if (of->axis[v] == PART_NONE || view_is_absent(&args->views[v]))
+			continue;
+		if (op->part_range)
+			op->part_range(args, axis, v, &from, &indices);
+		narrow(&args->views[v], of->axis[v], of->keeps_stride, from, indices);
+	}
+	if (op->begin_part)
+		op->begin_part(args, axis, first);
 }
 
 bool op_narrow(struct op_args *args, uint32_t axis, uint64_t first, uint64_t n)
@@ -34,7 +45,7 @@ bool op_narrow(struct op_args *args, uint32_t axis, uint64_t first, uint64_t n)
 		return true;
 	for (unsigned i = 0; i < op->n_part_axes; i++)
 		if (op->part_axes[i].axis[output] == (int)axis) {
-			narrow_views(args, &op->part_axes[i], first, n);
+			narrow_views(args, i, first, n);
 			return true;
 		}
 	return false;
@@ -101,8 +112,7 @@ static void narrow_axis(struct op_args *args, const struct op_cut *cut, unsigned
 	uint64_t chunk = cut->axes[axis].chunk, first = at.first * chunk;
 
 	if (n > 1)
-		narrow_views(args, &args->op->part_axes[axis], first,
-		             last * chunk + size_of(extent, chunk, last, n) - first);
+		narrow_views(args, axis, first, last * chunk + size_of(extent, chunk, last, n) - first);
 }
 
 void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)

@@ -11,6 +11,7 @@
 #include <cuda_fp16.h>
 #include <math.h>
 
+#include "common/hopper/element.cuh"
 #include "elementwise/unary_function.cuh"
 #include "gemm/problem.h"
 
@@ -187,37 +188,6 @@ template <class SUM> epilogue<SUM> epilogue_of(const struct op_args *args, const
 	for (int i = 0; i < UNARY_TERMS; i++)
 		e.terms[i] = unary_terms[params.activation][i];
 	return e;
-}
-
-/* ---- Pairs of neighbours in C, as f32 ---- */
-
-__device__ __forceinline__ float2 load_pair(const float *c)
-{
-	return *(const float2 *)c;
-}
-
-__device__ __forceinline__ float2 load_pair(const __half *c)
-{
-	return __half22float2(*(const __half2 *)c);
-}
-
-__device__ __forceinline__ float2 load_pair(const __nv_bfloat16 *c)
-{
-	return __bfloat1622float2(*(const __nv_bfloat162 *)c);
-}
-
-__device__ __forceinline__ uint32_t pack_pair(const __half *, float x, float y)
-{
-	__half2 pair = __floats2half2_rn(x, y);
-
-	return *(const uint32_t *)&pair;
-}
-
-__device__ __forceinline__ uint32_t pack_pair(const __nv_bfloat16 *, float x, float y)
-{
-	__nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
-
-	return *(const uint32_t *)&pair;
 }
 
 } // namespace

@@ -27,11 +27,11 @@
 
 #include "common/hopper/async_copy.cuh"
 #include "common/hopper/barrier.cuh"
+#include "common/hopper/element.cuh"
 #include "common/hopper/mma.cuh"
 #include "common/hopper/shared.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
-#include "gemm/element.cuh"
 #include "gemm/kernels.h"
 #include "gemm/shift.cuh"
 #include "gemm/tiles.cuh"

@@ -22,11 +22,11 @@
 
 #include "common/hopper/async_copy.cuh"
 #include "common/hopper/barrier.cuh"
+#include "common/hopper/element.cuh"
 #include "common/hopper/mma.cuh"
 #include "common/hopper/shared.cuh"
 #include "common/launch.cuh"
 #include "fitted.h"
-#include "gemm/element.cuh"
 #include "gemm/kernels.h"
 #include "gemm/tiles.cuh"
 
@@ -88,18 +88,6 @@ template <class T> __device__ __forceinline__ void bring_elements(char *tile, co
 #pragma unroll
 	for (int i = 0; i < EACH; i++)
 		*(T *)(tile + (line + i * LINES) * LINE_BYTES + at * 2) = held[i];
-}
-
-/* Of a tile, 16 rows of A or columns of B from `outer` on and 16 of K. */
-template <bool ALONG_K>
-__device__ __forceinline__ void load_block(uint32_t (&pairs)[4], uint32_t tile, int outer, int k)
-{
-	int lane = threadIdx.x % 32;
-
-	outer += lane / 8 % 2 * 8;
-	k += lane / 16 * 8;
-	hopper::load_matrices<!ALONG_K>(pairs, ALONG_K ? tile + (outer + lane % 8) * LINE_BYTES + k * 2
-	                                               : tile + (k + lane % 8) * LINE_BYTES + outer * 2);
 }
 
 #endif
@@ -183,8 +171,8 @@ template <class T, bool A_ALONG_K, bool B_ALONG_K, bool IN_PIECES> struct tiles_
 		for (int k = 0; k < SIDE; k += 16) {
 			uint32_t of_a[4], of_b[4];
 
-			load_block<A_ALONG_K>(of_a, tile, row, k);
-			load_block<B_ALONG_K>(of_b, tile + TILE, col, k);
+			load_block<A_ALONG_K, LINE_BYTES>(of_a, tile, row, k);
+			load_block<B_ALONG_K, LINE_BYTES>(of_b, tile + TILE, col, k);
 #pragma unroll
 			for (int half = 0; half < 2; half++)
 				hopper::add_products<element_of<T>::E>(sums[half], of_a,

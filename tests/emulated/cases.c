@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "attention/flash.h"
 #include "gemm/problem.h"
 #include "layer_norm/layer_norm.h"
 
@@ -365,6 +366,31 @@ bool make_table(struct problem *p, struct random *r)
 bool make_aligned_table(struct problem *p, struct random *r)
 {
 	return make_rows_of_table(p, true, r);
+}
+
+bool make_attention(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 50) ? KOPS_F16 : KOPS_BF16;
+
+	do
+		shaper_of(p->args.op)->shape(p, r);
+	while (p->args.views[ATTENTION_Q].shape[p->args.views[ATTENTION_Q].rank - 1] > FLASH_DEPTH_MAX ||
+	       p->args.views[ATTENTION_V].shape[p->args.views[ATTENTION_V].rank - 1] > FLASH_DEPTH_MAX);
+	for (unsigned v = ATTENTION_Q; v <= ATTENTION_O; v++) {
+		struct view *view = &p->args.views[v];
+		int64_t apart = 1;
+
+		if (view_is_absent(view))
+			continue;
+		view->dtype = dtype;
+		for (uint32_t d = view->rank; v != ATTENTION_MASK && d-- > 0;) {
+			view->strides[d] = apart;
+			apart *= (int64_t)view->shape[d];
+			if (d + 1 == view->rank)
+				apart = (int64_t)round_up_to_8(view->shape[d]) + (random_chance(r, 50) ? 0 : 8);
+		}
+	}
+	return problem_complete(p, true, true, r);
 }
 
 bool make_anyhow(struct problem *p, struct random *r)

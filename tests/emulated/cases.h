@@ -79,4 +79,9 @@ bool make_largest_columns(struct problem *p, struct random *r);
 bool make_table(struct problem *p, struct random *r);
 bool make_aligned_table(struct problem *p, struct random *r);
 
+/* ---- Attention ---- */
+
+/* Rows of 16-bit elements that begin at multiples of 16 bytes. */
+bool make_attention(struct problem *p, struct random *r);
+
 #endif

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention/flash.h"
+#include "attention/split.h"
 #include "cases.h"
 #include "check.h"
 #include "emulated.h"
@@ -41,6 +43,8 @@ CUDA_LAUNCH(subtract_scalar);
 CUDA_LAUNCH(unary_float4x);
 CUDA_TOGETHER(unary_float4x_together);
 CUDA_LAUNCH(unary_scalar);
+CUDA_LAUNCH(attention_rows);
+CUDA_LAUNCH(attention_flash);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
@@ -146,13 +150,16 @@ TOGETHER_AND_ELSEWHERE(gather_rows_wide)
 TOGETHER_AND_ELSEWHERE(gather_elements)
 TOGETHER_AND_ELSEWHERE(unary_float4x)
 
-/* Every element of x takes equally long. A product is one tile, so only a shorter K makes it faster. */
+/* Every element of x takes equally long; of attention, with each key. A product is one tile, so only a shorter
+ * K makes it faster. */
 static double work_ns(const void *on, const struct kernel *kernel, const struct op_args *args)
 {
 	const struct view *x = &args->views[0];
 
 	(void)on;
 	(void)kernel;
+	if (strcmp(args->op->name, "attention") == 0)
+		return (double)view_elements(x) * (double)args->views[ATTENTION_K].shape[2];
 	return (double)(strcmp(args->op->name, "gemm") == 0 ? x->shape[x->rank - 1] : view_elements(x));
 }
 
@@ -188,17 +195,27 @@ static uint64_t workspace_rows(const struct op_args *args)
 static const struct kernel strided = {
     .supports = takes_all, .workspace = workspace_strided, .launch = reduce_strided, .carries = true};
 
+static const struct kernel by_rows = {
+    .supports = takes_all, .workspace = attention_rows_workspace, .launch = attention_rows, .carries = true};
+
+static const struct kernel flash = {.supports = attention_flash_supports,
+                                    .workspace = attention_flash_workspace,
+                                    .launch = attention_flash,
+                                    .carries = true};
+
 static const struct kernel small = {.supports = takes_all, .launch = gemm_small, .carries = true};
 
 static const struct kernel *kernel_of(const struct op_args *args)
 {
-	const char *op = args->op->name;
+	const char *op = args->op->name, *why_not;
 
-	return strcmp(op, "softmax") == 0      ? &pieces
-	       : strcmp(op, "layer_norm") == 0 ? &norm_pieces
-	       : strcmp(op, "rms_norm") == 0   ? &norm_pieces
-	       : strcmp(op, "reduce") == 0     ? &strided
-	                                       : &small;
+	return strcmp(op, "softmax") == 0       ? &pieces
+	       : strcmp(op, "layer_norm") == 0  ? &norm_pieces
+	       : strcmp(op, "rms_norm") == 0    ? &norm_pieces
+	       : strcmp(op, "reduce") == 0      ? &strided
+	       : strcmp(op, "attention") != 0   ? &small
+	       : flash.supports(args, &why_not) ? &flash
+	                                        : &by_rows;
 }
 
 /* Cuts the op as if it took too long: along its rows, its columns, or both. */
@@ -347,6 +364,17 @@ static const struct candidate {
      layer_norm_pieces_workspace,
      layer_norm_pieces},
     {"rms_norm", "rms in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"attention", "any strides", make_anyhow, 1, {1, 2, 5, 9}, NULL, attention_rows_workspace, attention_rows},
+    {"attention", "rows in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"attention", "flash in parts", make_attention, 1, {1, 2, 40, 132}, NULL, workspace_of_parts, launch_parts},
+    {"attention",
+     "flash",
+     make_attention,
+     1,
+     {1, 2, 40, 132},
+     attention_flash_supports,
+     attention_flash_workspace,
+     attention_flash},
     {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce", "rows, largest", make_largest_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce",

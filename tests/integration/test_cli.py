@@ -553,6 +553,9 @@ class Verbs(CliTest):
         for files in ("x.npy", "--weight", "w.npy", "--residual", "x.npy"), ("-m", "6", "x.bin", "--weight", "w.bin", "--residual", "x.bin"):
             self.run_cli("rms_norm", *files, "-o", "y.npy", "--check")
             self.near(self.load("y.npy"), 2 * x / np.sqrt((4 * x * x).mean(-1, keepdims=True) + 1e-5) * w, 1e-5)
+        self.run_cli("attention", "x.npy", "x.npy", "x.npy", "--causal", "top_left", "-o", "y.npy", "--check")
+        z = np.exp(x @ x.T / 33 ** 0.5) * np.tri(6)
+        self.near(self.load("y.npy"), z / z.sum(-1, keepdims=True) @ x, 1e-5)
         self.assertIn("--weight FILE", self.run_cli("layer_norm", "--help").stdout.decode())
         tuned = self.run_cli("tune", "layer_norm", "64x32", "--ops", "2").stdout.decode()
         self.assertIn("layer_norm f32 64x32", tuned)

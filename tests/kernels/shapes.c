@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attention/attention.h"
 #include "check.h"
 #include "gemm/gemm.h"
 
@@ -462,11 +463,51 @@ static void shape_described(struct problem *p, struct random *r)
 			layout_random(&args->views[v], v >= out, r);
 }
 
+/* Drops leading axes of one index now and then. */
+static struct view heads_view(kops_dtype dtype, const uint64_t shape[4], uint32_t rank, bool output,
+                              struct random *r)
+{
+	return new_view(dtype, rank, shape + 4 - rank, output, r);
+}
+
+static void shape_attention(struct problem *p, struct random *r)
+{
+	static const uint64_t usual[] = {16, 32, 64, 64, 80, 96, 128, 192, 256};
+	kops_dtype dtype = random_dtype(r);
+	uint32_t rank = 2 + (uint32_t)random_below(r, 3);
+	uint64_t batch = rank < 4 ? 1 : random_below(r, 3) + !random_chance(r, 10);
+	uint64_t shared = rank < 3 ? 1 : 1 + random_below(r, 3),
+	         heads = rank < 3 ? 1 : shared * (1 + random_below(r, 3));
+	uint64_t queries = random_chance(r, 20) ? 1 : random_extent(r), keys = random_extent(r);
+	uint64_t depth = random_chance(r, 60) ? pick(usual, 9, r) : random_extent(r);
+	uint64_t values = random_chance(r, 60) ? depth : random_extent(r);
+	depth = depth < ATTENTION_DEPTH_MAX ? depth : ATTENTION_DEPTH_MAX;
+	values = values < ATTENTION_DEPTH_MAX ? values : ATTENTION_DEPTH_MAX;
+	uint64_t most[3] = {queries, keys, depth + values};
+
+	limit_product(most, 3, 4 * PRODUCT_MAX / (batch * heads + 1));
+	queries = most[0], keys = most[1];
+	const uint64_t scores[4] = {batch, heads, queries, keys};
+	p->args.views[ATTENTION_Q] =
+	    heads_view(dtype, (uint64_t[]){batch, heads, queries, depth}, rank, false, r);
+	p->args.views[ATTENTION_K] =
+	    heads_view(dtype, (uint64_t[]){batch, shared, keys, depth}, rank, false, r);
+	p->args.views[ATTENTION_V] =
+	    heads_view(dtype, (uint64_t[]){batch, shared, keys, values}, rank, false, r);
+	p->args.views[ATTENTION_O] =
+	    heads_view(dtype, (uint64_t[]){batch, heads, queries, values}, rank, true, r);
+	p->args.views[ATTENTION_MASK] =
+	    random_chance(r, 40) ? repeated_view(dtype, 4, scores, r) : (struct view){0};
+	p->args.params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
+	p->args.params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_extent(r) : 0;
+	p->args.params.plain.numbers[ATTENTION_SCALE] = random_chance(r, 60) ? 0 : random_scalar(r);
+}
+
 /* For ops whose inputs depend on each other otherwise, or whose kernels change their method at some shapes. */
 static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false}, {"transpose", shape_transpose, false},
-    {"add", shape_add, false},      {"copy", shape_copy, false},       {"reduce", shape_reduce, true},
-    {"gather", shape_gather, true},
+    {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false},    {"transpose", shape_transpose, false},
+    {"add", shape_add, false},      {"copy", shape_copy, false},          {"reduce", shape_reduce, true},
+    {"gather", shape_gather, true}, {"attention", shape_attention, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

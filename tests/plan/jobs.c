@@ -4,6 +4,7 @@
 
 #include "jobs.h"
 
+#include "attention/attention.h"
 #include "gemm/gemm.h"
 
 #define BUFFER_BITS 47 /* an address space's worth */
@@ -254,8 +255,44 @@ static void shape_gather(struct op_args *args, struct random *r)
 	set_view(&args->views[2], dtype, axes + 1, shape);
 }
 
+static uint64_t random_depth(struct random *r)
+{
+	uint64_t depth = random_extent(r);
+
+	return depth < ATTENTION_DEPTH_MAX ? depth : ATTENTION_DEPTH_MAX;
+}
+
+static void shape_attention(struct op_args *args, struct random *r)
+{
+	uint64_t batch = random_chance(r, 50) ? 1 : random_extent(r), shared = random_extent(r);
+	uint64_t group = random_chance(r, 50) ? 1 : 1 + random_below(r, 9), heads;
+	uint64_t queries = random_extent(r), keys = random_chance(r, 30) ? queries : random_extent(r);
+	uint64_t depth = random_depth(r), values = random_chance(r, 50) ? depth : random_depth(r);
+	uint32_t from = (uint32_t)random_below(r, 3); /* the axes that are there: all, no batch, no heads */
+	kops_dtype dtype = random_dtype(r);
+
+	if (__builtin_mul_overflow(shared, group, &heads))
+		heads = shared;
+	const uint64_t shapes[][4] = {[ATTENTION_Q] = {batch, heads, queries, depth},
+	                              [ATTENTION_K] = {batch, shared, keys, depth},
+	                              [ATTENTION_V] = {batch, shared, keys, values},
+	                              [ATTENTION_MASK] = {batch, heads, queries, keys},
+	                              [ATTENTION_O] = {batch, heads, queries, values}};
+	op_set_defaults(args);
+	for (unsigned v = ATTENTION_Q; v <= ATTENTION_O; v++)
+		if (v != ATTENTION_MASK || random_chance(r, 30))
+			set_view(&args->views[v], dtype, 4 - from, shapes[v] + from);
+	args->params.plain.numbers[ATTENTION_SCALE] = random_factor(r);
+	args->params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
+	args->params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_depth(r) : 0;
+}
+
 static void shape_op(struct op_args *args, struct random *r)
 {
+	if (strcmp(args->op->name, "attention") == 0) {
+		shape_attention(args, r);
+		return;
+	}
 	if (strcmp(args->op->name, "gemm") == 0) {
 		shape_gemm(args, r);
 		return;

@@ -92,6 +92,30 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "x.filled", self.kops.layer_norm, x, np.ma.masked_equal(np.eye(4, dtype=np.float32)[0], 0))
         self.fails(kops.DtypeError, "one type", self.kops.layer_norm, x, w.astype(np.float64))
 
+    def test_attention(self):
+        def attention(q, k, v, mask=0.0, scale=0.5):
+            q, k, v, mask = (x.astype(np.float64) for x in (q, k, v, np.asarray(mask)))
+            k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+            scores = scale * q @ k.swapaxes(-1, -2) + mask
+            e = np.where(np.isneginf(scores), 0, np.exp(scores))
+            return e / np.maximum(e.sum(-1, keepdims=True), 1e-300) @ v
+
+        for dtype in DTYPES:
+            q, k, v = self.numbers((2, 4, 5, 4), dtype), self.numbers((2, 2, 7, 4), dtype), self.numbers((2, 2, 7, 3), dtype)
+            causal = np.where(np.tri(5, 7, 2) > 0, 0, -np.inf).astype(dtype)
+            for _ in range(4):  # prepared from the third time on
+                self.near(self.kops.attention(q, k, v), attention(q, k, v), 16)
+                self.near(self.kops.attention(q, k, v, causal="bottom_right"), attention(q, k, v, causal), 16)
+            self.near(self.kops.attention(q, k, v, causal), attention(q, k, v, causal), 16)
+            self.near(self.kops.attention(q, k, v, causal="top_left", window=2),
+                      attention(q, k, v, np.where(np.tri(5, 7) > np.tri(5, 7, -2), 0, -np.inf)), 16)
+            self.near(self.kops.attention(q, k, v, causal[:, :1], scale=-1), attention(q, k, v, causal[:, :1], -1), 16)
+            self.near(self.kops.attention(q[0, 0], k[0, 0], v[0, 0]), attention(q, k, v)[0, 0], 16)
+            self.assertTrue((self.kops.attention(q, k, v, np.full(7, -np.inf, dtype)) == 0).all())
+        self.fails(kops.ShapeError, "k's heads must divide q's", self.kops.attention, q, k.repeat(2, 1)[:, :3], v.repeat(2, 1)[:, :3])
+        deep = np.zeros((2, 1025), np.float32)
+        self.fails(kops.ShapeError, "head_dim and value_dim are at most 1024", self.kops.attention, deep, deep, deep)
+
     def test_norms_of_sums(self):
         def rms(x, weight=1.0, eps=1e-5):
             return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * weight

@@ -284,8 +284,11 @@ static struct bench_cases bench_of(const struct op *op, struct described *d)
 	if (cases.n_extents == 3) {
 		cases.random = (struct bench_span){{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40, 0};
 		cases.random_cpu = (struct bench_span){{32, 32, 32}, {768, 768, 768}, 1ull << 40, 0};
-		cases.extreme =
-		    (struct bench_span){{1, 1, 1}, {1000000, 1000000, 1000000}, 1ull << 38, 1ull << 27};
+		if (op->last_extent_max > 0)
+			cases.random.high[2] = cases.random_cpu.high[2] = op->last_extent_max;
+		else
+			cases.extreme =
+			    (struct bench_span){{1, 1, 1}, {1000000, 1000000, 1000000}, 1ull << 38, 1ull << 27};
 	} else if (op->steps) {
 		cases.random.high[0] = 1 << 16;
 		cases.random.high[1] = 1 << 18;

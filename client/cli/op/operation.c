@@ -298,6 +298,18 @@ static bool check_step(const struct step *step, struct op_args *ret)
 	return op_check(ret, why) == 0;
 }
 
+/* Returns true if what an element is depends on where it is along the axis, so that a part is another problem.
+ */
+static bool depends_on_place(const struct op_args *args, unsigned part_axis)
+{
+	struct op_args moved = *args;
+
+	if (!args->op->begin_part)
+		return false;
+	args->op->begin_part(&moved, part_axis, 1);
+	return memcmp(&moved.params, &args->params, sizeof moved.params) != 0;
+}
+
 bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
 {
 	const struct op *op = op_by_name(step->op->name);
@@ -309,6 +321,8 @@ bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
 		const int8_t *axes = op->part_axes[p].axis;
 		if ((uint32_t)axes[step->op->n_inputs] + 2 != op_output(&args)->rank + axis)
 			continue;
+		if (depends_on_place(&args, p))
+			return false;
 		for (unsigned i = 0; i < step->op->n_inputs; i++)
 			if (step_has(step, i) && axes[i] != PART_NONE)
 				slice(&step->in[i], axes[i] + (int)step->in[i].rank - (int)args.views[i].rank,

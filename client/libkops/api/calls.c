@@ -87,6 +87,14 @@ int kops_job_unary(kops_job *job, kops_view x, kops_view y, kops_unary_function 
 	return client_add_op(job, &op_unary, views, values, kernel);
 }
 
+int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
+                       kops_attention_causal causal, const char *kernel)
+{
+	const kops_view views[] = {q, k, v, mask, o};
+	const double values[] = {0, causal, 0};
+	return client_add_op(job, &op_attention, views, values, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -166,4 +174,14 @@ int kops_unary(kops *k, kops_view x, kops_view y, kops_unary_function function, 
 	return status < 0
 	           ? status
 	           : client_one_op_finish(k, kops_job_unary(job, x, y, function, scale, low, high, NULL));
+}
+
+int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
+                   kops_attention_causal causal)
+{
+	kops_job *job;
+	int status = client_one_op_begin(connection, &job);
+	return status < 0
+	           ? status
+	           : client_one_op_finish(connection, kops_job_attention(job, q, k, v, mask, o, causal, NULL));
 }

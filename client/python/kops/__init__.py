@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention"]
 # End of names of described ops
 __all__ += _named.NAMES
 
@@ -330,6 +330,25 @@ def unary(x: Operand, out: Array | None = None, *, function: str = "none", scale
     numbers are NaN.
     """
     return default_client().unary(x, out, function=function, scale=scale, low=low, high=high, kernel=kernel)
+
+
+def attention(q: Operand, k: Operand, v: Operand, mask: Operand | None = None, out: Array | None = None, *,
+              scale: float = 0.0, causal: str = "none", window: int = 0, kernel: str | None = None) -> Any:
+    """o = softmax(scale * q * kT + mask) * v, for each batch and head.
+
+    q: queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at most 1024
+    k: keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads
+    v: values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024
+    mask: added to scale * q * kT; broadcast to [batch, heads, queries, keys]
+    scale: factor of q * kT; 0: 1 / sqrt(head_dim); finite in f32
+    causal: query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right); none, top_left or bottom_right
+    window: a query sees so many keys up to its own position, and beyond it too unless causal; 0: all; at most 2.14748e+09
+    The result: [batch, heads, queries, value_dim]; numbers take the first array's type.
+    kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or
+    only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose
+    queries do not see its key.
+    """
+    return default_client().attention(q, k, v, mask, out, scale=scale, causal=causal, window=window, kernel=kernel)
 
 
 # End of described ops

@@ -377,6 +377,25 @@ class Client(Named):
         key = (_ops.unary, id(x), id(out), function, float(scale), float(low), float(high), kernel)
         return self._op(key, (x,), out)
 
+    def attention(self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, out: Array | None = None, *,
+                  scale: float = 0.0, causal: str = "none", window: int = 0, kernel: str | None = None) -> Any:
+        """o = softmax(scale * q * kT + mask) * v, for each batch and head.
+
+        q: queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at most 1024
+        k: keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads
+        v: values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024
+        mask: added to scale * q * kT; broadcast to [batch, heads, queries, keys]
+        scale: factor of q * kT; 0: 1 / sqrt(head_dim); finite in f32
+        causal: query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right); none, top_left or bottom_right
+        window: a query sees so many keys up to its own position, and beyond it too unless causal; 0: all; at most 2.14748e+09
+        The result: [batch, heads, queries, value_dim]; numbers take the first array's type.
+        kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or
+        only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose
+        queries do not see its key.
+        """
+        key = (_ops.attention, id(q), id(k), id(v), id(mask), id(out), float(scale), causal, window, kernel)
+        return self._op(key, (q, k, v, mask), out)
+
     # End of described ops
 
     @property

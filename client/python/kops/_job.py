@@ -122,6 +122,10 @@ class Job(Named):
               low: float = -inf, high: float = inf, kernel: str | None = None) -> Any:
         return self._add(*_ops.unary(self._desk, x, out, function, float(scale), float(low), float(high), kernel))
 
+    def attention(self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, out: Array | None = None, *,
+                  scale: float = 0.0, causal: str = "none", window: int = 0, kernel: str | None = None) -> Any:
+        return self._add(*_ops.attention(self._desk, q, k, v, mask, out, float(scale), causal, window, kernel))
+
     # End of described ops
 
     def _add(self, result: Array, ops: list[Op]) -> Array:

@@ -371,10 +371,17 @@ def unary(desk: Desk, x: Operand, out: Array | None, function: str, scale: float
                       (("function", function), ("scale", scale), ("low", low), ("high", high),), "y", out, kernel)
 
 
+def attention(desk: Desk, q: Operand, k: Operand, v: Operand, mask: Operand | None, out: Array | None, scale: float,
+              causal: str, window: int, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "attention", {"q": q, "k": k, "v": v, "mask": mask},
+                      (("scale", scale), ("causal", causal), ("window", window),), "o", out, kernel)
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean"),
-                                                   ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs")}
+                                                   ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs"),
+                                                   ("attention", "causal"): ("none", "top_left", "bottom_right")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
 EXTRA: frozenset[tuple[str, str]] = frozenset([("layer_norm", "residual"), ("rms_norm", "residual")])
 

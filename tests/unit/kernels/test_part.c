@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "attention/attention.h"
 #include "common/half.h"
 #include "common/rules.h"
 #include "gemm/gemm.h"
@@ -142,6 +143,22 @@ static void make_gather(struct op_args *args)
 	args->views[2] = random_view(shape, axes + 1, 2);
 }
 
+static void make_attention(struct op_args *args)
+{
+	uint64_t batch = 1 + pick(3), shared = 1 + pick(2), heads = shared * (1 + pick(2));
+	uint64_t queries = 1 + pick(20), keys = 1 + pick(20), depth = 1 + pick(5);
+
+	op_set_defaults(args);
+	args->views[ATTENTION_Q] = random_view((uint64_t[]){batch, heads, queries, depth}, 4, ATTENTION_Q);
+	args->views[ATTENTION_K] = random_view((uint64_t[]){batch, shared, keys, depth}, 4, ATTENTION_K);
+	args->views[ATTENTION_V] = random_view((uint64_t[]){batch, shared, keys, depth}, 4, ATTENTION_V);
+	args->views[ATTENTION_O] = random_view((uint64_t[]){batch, heads, queries, depth}, 4, ATTENTION_O);
+	if (pick(2))
+		args->views[ATTENTION_MASK] = random_view((uint64_t[]){queries, keys}, 2, ATTENTION_MASK);
+	args->params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)pick(3);
+	args->params.plain.counts[ATTENTION_WINDOW] = pick(2) ? 0 : 1 + (uint32_t)pick(9);
+}
+
 /* Makes add, softmax and reduce in f32, in the same memory. */
 static void make(const struct op *op, struct op_args *args)
 {
@@ -154,6 +171,8 @@ static void make(const struct op *op, struct op_args *args)
 		make_transpose(args);
 	else if (op == &op_reduce)
 		make_reduce(args);
+	else if (op == &op_attention)
+		make_attention(args);
 	else if (op == &op_gather)
 		make_gather(args);
 	else

@@ -1,0 +1,99 @@
+#include <math.h>
+
+#include "attention/flash.h"
+#include "attention/split.h"
+#include "common/cuda.h"
+
+CUDA_LAUNCH(attention_flash); /* flash.cu */
+CUDA_LAUNCH(attention_rows);  /* rows.cu */
+
+/* ---- How long they take, in ns on an H200 ---- */
+
+/* Each part of a query writes what it found, and a launch reads it. */
+static double join_ns(uint64_t found_bytes)
+{
+	const double launch_ns = 3000, share = 0.75;
+
+	return found_bytes > 0 ? launch_ns + cuda_ns_of_bytes(2 * (double)found_bytes, share) : 0;
+}
+
+/* A block goes through key tiles one after another; a multiprocessor has up to two at a time. */
+static double flash_ns(const struct op_args *args)
+{
+	const double launch_ns = 4000, first_clocks = 2500, share = 0.75;
+	struct flash_plan p = flash_plan_of(args);
+	double depth = (double)(args->views[ATTENTION_Q].shape[3] > args->views[ATTENTION_V].shape[3]
+	                            ? args->views[ATTENTION_Q].shape[3]
+	                            : args->views[ATTENTION_V].shape[3]);
+	double padded = depth <= 64 ? 64 : depth <= 128 ? 128 : 256;
+	double blocks = (double)(p.units * p.tiles) * p.parts;
+	double heads = (double)args->views[ATTENTION_Q].shape[0] * (double)args->views[ATTENTION_Q].shape[1];
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	/* Flops, as the tiles are padded. */
+	double seen =
+	    cost.flops /
+	    (2 * ((double)args->views[ATTENTION_Q].shape[3] + (double)args->views[ATTENTION_V].shape[3]) + 4) /
+	    heads / fmax((double)p.queries, 1);
+	double steps = ceil(fmax(seen, 1) / FLASH_KEYS / p.parts + 0.5);
+	double step_clocks = 1200 + 26 * padded; /* of two blocks of a multiprocessor */
+	double rounds = ceil(blocks / (2 * cuda_multiprocessors()));
+
+	return launch_ns * cuda_clock_factor() + join_ns(attention_flash_workspace(args)) +
+	       fmax(cuda_ns_of_bytes(cost.bytes, share),
+	            cuda_ns_of_clocks(cuda_multiprocessors() * rounds * (first_clocks + steps * step_clocks)));
+}
+
+/* ---- rows ---- */
+
+static bool rows_supports(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes up to 2^31 queries and keys";
+	return args->views[ATTENTION_Q].shape[2] <= INT32_MAX / 2 &&
+	       args->views[ATTENTION_K].shape[2] <= INT32_MAX / 2;
+}
+
+/* Warps go through the keys of a query, or of a part of them, one after another. */
+static double rows_ns(const struct op_args *args)
+{
+	const double launch_ns = 4000, clocks_per_term = 0.06, clocks_per_key = 3;
+	const struct view *q = &args->views[ATTENTION_Q], *o = &args->views[ATTENTION_O];
+	double parts = attention_rows_parts(args);
+	double queries = (double)q->shape[0] * (double)q->shape[1] * (double)q->shape[2];
+	double keys = queries * (double)args->views[ATTENTION_K].shape[2];
+	double clocks = keys * ((double)(q->shape[3] + o->shape[3]) * clocks_per_term + clocks_per_key);
+	double slower = q->dtype == KOPS_F64 ? 2 : 1, warps = 32 * cuda_multiprocessors();
+
+	return launch_ns * cuda_clock_factor() + join_ns(attention_rows_workspace(args)) +
+	       fmax(cuda_memory_ns(args),
+	            cuda_ns_of_clocks(slower * clocks * fmax(warps / fmax(queries * parts, 1), 1)));
+}
+
+static const struct kernel kernels[] = {
+    {
+        .name = "flash",
+        .idea = "tiles of scores on tensor cores, the softmax carried along in registers; few queries: parts "
+                "of keys",
+        .dtypes = "f16 bf16",
+        .takes = "aligned rows, head_dim to 256",
+        .supports = attention_flash_supports,
+        .workspace = attention_flash_workspace,
+        .time_ns = flash_ns,
+        .launch = attention_flash,
+        .carries = true,
+    },
+    {
+        .name = "rows",
+        .idea = "a warp for each query or part of its keys, the softmax carried along",
+        .dtypes = "f32 f64 f16 bf16",
+        .takes = "any strides",
+        .supports = rows_supports,
+        .workspace = attention_rows_workspace,
+        .time_ns = rows_ns,
+        .launch = attention_rows,
+        .carries = true,
+    },
+};
+
+const struct kernel_list attention_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

@@ -1,0 +1,293 @@
+/*
+ * Tests attention on the CPU by small problems whose results are known: which keys a query sees, heads that
+ * share keys, masks, rows that see nothing, numbers that are not finite, and what is refused.
+ */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "attention/attention.h"
+#include "common/cpu.h"
+
+enum { MOST = 4096 };
+
+static float q[MOST], k[MOST], v[MOST], mask[MOST], o[MOST];
+static char workspace[4 << 20];
+
+static struct view view_of(float *data, const uint64_t shape[4])
+{
+	struct view view = {.space = data, .data = data, .dtype = KOPS_F32, .rank = 4};
+
+	memcpy(view.shape, shape, sizeof view.shape);
+	view_make_dense(&view);
+	return view;
+}
+
+/* depth and values are 1, so that a result is a mean of values. */
+static struct op_args args_of(uint64_t heads, uint64_t shared, uint64_t queries, uint64_t keys)
+{
+	struct op_args args = {.op = op_by_name("attention")};
+
+	op_set_defaults(&args);
+	args.views[ATTENTION_Q] = view_of(q, (uint64_t[]){1, heads, queries, 1});
+	args.views[ATTENTION_K] = view_of(k, (uint64_t[]){1, shared, keys, 1});
+	args.views[ATTENTION_V] = view_of(v, (uint64_t[]){1, shared, keys, 1});
+	args.views[ATTENTION_O] = view_of(o, (uint64_t[]){1, heads, queries, 1});
+	for (unsigned i = 0; i < MOST; i++) {
+		q[i] = k[i] = mask[i] = 0;
+		v[i] = (float)i;
+		o[i] = NAN;
+	}
+	return args;
+}
+
+static const struct kernel *kernel_named(const char *name)
+{
+	const struct kernel *kernel = attention_cpu_kernels.kernels;
+
+	while (strcmp(kernel->name, name) != 0)
+		kernel++;
+	return kernel;
+}
+
+static void run(struct op_args args, const char *name)
+{
+	const struct kernel *kernel = kernel_named(name);
+	char why[WHY_BYTES];
+
+	assert_int_equal(op_check(&args, why), 0);
+	struct launch launch = {.workspace = workspace,
+	                        .workspace_bytes = kernel->workspace ? kernel->workspace(&args) : 0};
+	assert_true(launch.workspace_bytes <= sizeof workspace);
+	assert_int_equal(kernel->launch(&args, &launch), 0);
+}
+
+static const char *const kernels[] = {"tiles", "reference"};
+
+static void expect(struct op_args args, const float *expected, unsigned n)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		memset(o, 0xff, sizeof o);
+		run(args, kernels[i]);
+		for (unsigned e = 0; e < n; e++)
+			if (!(isnan(expected[e]) ? isnan(o[e]) : fabsf(o[e] - expected[e]) < 1e-5f))
+				fail_msg("%s: element %u is %g, should be %g", kernels[i], e, (double)o[e],
+				         (double)expected[e]);
+	}
+}
+
+/* Scores are equal, so each result is the mean of the values that its query sees. */
+static void test_which_keys_are_seen(void **state)
+{
+	static const struct {
+		uint64_t queries, keys;
+		enum attention_causal causal;
+		uint32_t window;
+		float expected[4];
+	} cases[] = {
+	    {4, 4, ATTENTION_NOT_CAUSAL, 0, {1.5, 1.5, 1.5, 1.5}},
+	    {4, 4, ATTENTION_TOP_LEFT, 0, {0, 0.5, 1, 1.5}},
+	    {4, 4, ATTENTION_BOTTOM_RIGHT, 0, {0, 0.5, 1, 1.5}},
+	    {2, 4, ATTENTION_TOP_LEFT, 0, {0, 0.5}},
+	    {2, 4, ATTENTION_BOTTOM_RIGHT, 0, {1, 1.5}},
+	    {4, 2, ATTENTION_TOP_LEFT, 0, {0, 0.5, 0.5, 0.5}},
+	    {4, 2, ATTENTION_BOTTOM_RIGHT, 0, {0, 0, 0, 0.5}}, /* the first two see nothing */
+	    {4, 4, ATTENTION_TOP_LEFT, 2, {0, 0.5, 1.5, 2.5}},
+	    {4, 4, ATTENTION_NOT_CAUSAL, 2, {0.5, 1, 2, 2.5}},
+	    {4, 4, ATTENTION_NOT_CAUSAL, 1, {0, 1, 2, 3}},
+	    {1, 4, ATTENTION_BOTTOM_RIGHT, 3, {2}},
+	    {4, 1, ATTENTION_TOP_LEFT, 1, {0, 0, 0, 0}},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct op_args args = args_of(1, 1, cases[i].queries, cases[i].keys);
+
+		args.params.plain.counts[ATTENTION_DIAGONAL] = cases[i].causal;
+		args.params.plain.counts[ATTENTION_WINDOW] = cases[i].window;
+		expect(args, cases[i].expected, (unsigned)cases[i].queries);
+	}
+}
+
+static void test_neighbouring_heads_share_keys(void **state)
+{
+	(void)state;
+	expect(args_of(4, 2, 1, 3), (float[]){1, 1, 4, 4}, 4);
+}
+
+static void test_a_mask_is_added_and_repeated(void **state)
+{
+	struct op_args args = args_of(2, 2, 2, 2);
+
+	(void)state;
+	args.views[ATTENTION_MASK] = view_of(mask, (uint64_t[]){1, 1, 2, 2});
+	mask[0] = -INFINITY; /* query 0 sees key 1 only */
+	mask[3] = -200;
+	expect(args, (float[]){1, 0, 3, 2}, 4);
+	mask[1] = -INFINITY; /* and now nothing */
+	expect(args, (float[]){0, 0, 0, 2}, 4);
+}
+
+static void test_scores_are_scaled(void **state)
+{
+	struct op_args args = args_of(1, 1, 1, 2);
+
+	(void)state;
+	args.params.plain.numbers[ATTENTION_SCALE] = 2;
+	q[0] = 1;
+	k[1] = 0.5f; /* scores 0 and 1 */
+	expect(args, (float[]){(float)(M_E / (1 + M_E))}, 1);
+	args.params.plain.numbers[ATTENTION_SCALE] = -2;
+	expect(args, (float[]){(float)(1 / (1 + M_E))}, 1);
+	k[1] = 1e30f; /* of very large scores only the order counts */
+	expect(args, (float[]){0}, 1);
+}
+
+static void test_what_is_not_finite_shows(void **state)
+{
+	struct op_args args = args_of(1, 1, 2, 2);
+
+	(void)state;
+	q[0] = NAN;
+	expect(args, (float[]){NAN, 0.5}, 2);
+	q[0] = 0;
+	k[1] = NAN;
+	args.params.plain.counts[ATTENTION_DIAGONAL] = ATTENTION_TOP_LEFT;
+	expect(args, (float[]){0, NAN}, 2); /* query 0 does not see key 1 */
+}
+
+static void test_nothing_to_see_or_to_do(void **state)
+{
+	(void)state;
+	expect(args_of(1, 1, 3, 0), (float[]){0, 0, 0}, 3);
+	struct op_args args = args_of(1, 1, 0, 3);
+	char why[WHY_BYTES];
+	assert_int_equal(op_check(&args, why), 0);
+	assert_true(op_is_empty(&args));
+}
+
+static void test_parts_know_where_they_are(void **state)
+{
+	struct op_args args = args_of(1, 1, 4, 4), part;
+	char why[WHY_BYTES];
+
+	(void)state;
+	args.params.plain.counts[ATTENTION_DIAGONAL] = ATTENTION_TOP_LEFT;
+	assert_int_equal(op_check(&args, why), 0);
+	part = args;
+	assert_true(op_narrow(&part, 2, 2, 2));
+	part.op->reference(&part);
+	assert_true(o[2] == 1 && o[3] == 1.5f); /* the means of 0 to 2, and of 0 to 3 */
+}
+
+/* Runs each kernel on parts: of heads, of queries, and of keys, one after another. */
+static void test_parts_make_the_same(void **state)
+{
+	static const uint32_t wanted[][PART_AXES_MAX] = {{1, 1, 1}, {1, 3, 1}, {1, 6, 2}, {1, 2, 3}};
+	static float expected[MOST];
+	static double carried[3 * MOST];
+	struct op_args args = args_of(6, 2, 3, 7);
+	char why[WHY_BYTES];
+
+	(void)state;
+	for (unsigned i = 0; i < MOST; i++) {
+		q[i] = (float)(i % 5) - 2;
+		k[i] = (float)(i % 7) - 3;
+		mask[i] = (float)(i % 3);
+	}
+	args.views[ATTENTION_MASK] = view_of(mask, (uint64_t[]){1, 6, 3, 7});
+	for (unsigned key = 0; key < 5; key++)
+		mask[7 + key] = -INFINITY; /* query 1 sees nothing in the first parts */
+	args.params.plain.counts[ATTENTION_DIAGONAL] = ATTENTION_BOTTOM_RIGHT;
+	run(args, "reference");
+	memcpy(expected, o, sizeof o);
+	assert_int_equal(op_check(&args, why), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		const struct kernel *kernel = kernel_named(kernels[i % 2]);
+		struct launch launch = {.workspace = workspace};
+		struct op_cut cut;
+
+		assert_true(op_cut_grid(&args, wanted[i / 2], i / 2 % 2 == 0 ? 4 : 7, &cut));
+		assert_true(cut.n_parts >= 4 && cut.carried_bytes <= sizeof carried);
+		args.carried = carried;
+		memset(o, 0xff, sizeof o);
+		memset(carried, 0xff, sizeof carried);
+		for (uint32_t part = 0; part < cut.n_parts; part++)
+			assert_int_equal(kernel_launch_part(kernel, &args, &cut, part, &launch, NULL), 0);
+		for (unsigned e = 0; e < 18; e++)
+			if (!(fabsf(o[e] - expected[e]) < 1e-5f))
+				fail_msg("%s, cut %u: element %u is %g, should be %g", kernel->name, i / 2, e,
+				         (double)o[e], (double)expected[e]);
+	}
+}
+
+static void refuse(struct op_args args, int code, const char *sentence)
+{
+	char why[WHY_BYTES];
+
+	assert_int_equal(op_check(&args, why), code);
+	if (!strstr(why, sentence))
+		fail_msg("\"%s\" is not in \"%s\"", sentence, why);
+}
+
+static void test_what_is_refused(void **state)
+{
+	struct op_args args = args_of(3, 2, 2, 2);
+
+	(void)state;
+	refuse(args, KOPS_E_SHAPE, "k's heads must divide q's");
+	args = args_of(2, 2, 2, 2);
+	args.views[ATTENTION_Q].shape[3] = 2;
+	refuse(args, KOPS_E_SHAPE, "head_dim");
+	args = args_of(2, 2, 2, 2);
+	args.views[ATTENTION_V].shape[2] = 3;
+	refuse(args, KOPS_E_SHAPE, "the same heads and keys");
+	args = args_of(2, 2, 2, 2);
+	args.views[ATTENTION_K].shape[0] = args.views[ATTENTION_V].shape[0] = 2;
+	refuse(args, KOPS_E_SHAPE, "one batch");
+	args = args_of(2, 2, 2, 2);
+	args.views[ATTENTION_O].shape[3] = 2;
+	refuse(args, KOPS_E_SHAPE, "o has q's shape");
+	args = args_of(2, 2, 2, 2);
+	args.views[ATTENTION_MASK] = view_of(mask, (uint64_t[]){1, 3, 2, 2});
+	refuse(args, KOPS_E_SHAPE, "mask");
+	args = args_of(1, 1, 1, 1);
+	for (unsigned i = ATTENTION_Q; i <= ATTENTION_K; i++)
+		args.views[i] = view_of(q, (uint64_t[]){1, 1, 1, ATTENTION_DEPTH_MAX});
+	assert_int_equal(op_check(&args, (char[WHY_BYTES]){0}), 0);
+	args = args_of(1, 1, 1, 1);
+	for (unsigned i = ATTENTION_Q; i <= ATTENTION_K; i++)
+		args.views[i] = view_of(q, (uint64_t[]){1, 1, 1, ATTENTION_DEPTH_MAX + 1});
+	refuse(args, KOPS_E_SHAPE, "head_dim and value_dim are at most 1024");
+	args = args_of(1, 1, 1, 1);
+	args.views[ATTENTION_V] = view_of(v, (uint64_t[]){1, 1, 1, ATTENTION_DEPTH_MAX + 1});
+	args.views[ATTENTION_O] = view_of(o, (uint64_t[]){1, 1, 1, ATTENTION_DEPTH_MAX + 1});
+	refuse(args, KOPS_E_SHAPE, "head_dim and value_dim are at most 1024");
+	args = args_of(2, 2, 2, 2);
+	args.views[ATTENTION_O] = args.views[ATTENTION_Q];
+	refuse(args, KOPS_E_OVERLAP, "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(test_which_keys_are_seen),
+	    cmocka_unit_test(test_neighbouring_heads_share_keys),
+	    cmocka_unit_test(test_a_mask_is_added_and_repeated),
+	    cmocka_unit_test(test_scores_are_scaled),
+	    cmocka_unit_test(test_what_is_not_finite_shows),
+	    cmocka_unit_test(test_nothing_to_see_or_to_do),
+	    cmocka_unit_test(test_parts_know_where_they_are),
+	    cmocka_unit_test(test_parts_make_the_same),
+	    cmocka_unit_test(test_what_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
