@@ -26,8 +26,9 @@
  *                 beta * c + bias)                  b: [batch,] K, N                   f16, bf16
  *                                                   bias: 1 to 3 axes
  *                                                   c: [batch,] M, N
- *     softmax     y = softmax(scale * x) over the   x: 1 to 4 axes                     f32, f64,      y on x
- *                 last axis, or its logarithm       y: x's shape                       f16, bf16
+ *     softmax     y = softmax(scale * x + mask)     x: 1 to 4 axes                     f32, f64,      y on x
+ *                 over the last axis, or its        mask: x's shape                    f16, bf16
+ *                 logarithm                         y: x's shape
  *     transpose   y[…, j, i] = x[…, i, j], bit for  x: 2 to 4 axes                     f32, f64,      no
  *                 bit                               y: x's shape with the last two     f16, bf16,
  *                                                     extents exchanged                i32, c64,
@@ -611,13 +612,15 @@ int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double 
                   kops_precision precision, const char *kernel);
 
 /*
- * y = softmax(scale * x) over the last axis, or its logarithm.
+ * y = softmax(scale * x + mask) over the last axis, or its logarithm.
  *   x      1 to 4 axes
+ *   mask   x's shape; extents of 1, and missing leading ones, are repeated; zeros if absent
  *   y      x's shape
  *   scale  a factor of x; finite in f32
  *   log    take the logarithm
- * All of one type: f32, f64, f16 or bf16. y may be x, as the same view; any other overlap is refused. Where a
- * row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
+ * All of one type: f32, f64, f16 or bf16. To give mask, call kops_job_op(). y may be x, as the same view; any
+ * other overlap is refused. Where a row of scale * x + mask has NaN or +Inf, the row of y becomes NaN. Where it
+ * has -Inf only, y is NaN without a mask; with one it is 0, and its logarithm -Inf.
  */
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel);
 
@@ -973,7 +976,7 @@ int kops_dgemm(kops *k, kops_trans trans_a, kops_trans trans_b, uint64_t m, uint
 /* Made by scripts/gen-ops: one-op calls */
 
 /*
- * y = softmax(scale * x) over the last axis, or its logarithm. Shapes, types and use in place as for
+ * y = softmax(scale * x + mask) over the last axis, or its logarithm. Shapes, types and use in place as for
  * kops_job_softmax(). log is false.
  */
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale);

@@ -7,7 +7,8 @@
  *             rows. f16 and bf16 are widened to f32 piece by piece in a buffer that stays in the first-level
  *             cache, and results are rounded from there.
  *             A part of an op is one pass over pieces of its rows; those without unit stride are gathered piece
- *             by piece. f64 has code of its own (cpu_f64.c).
+ *             by piece. f64 has code of its own (cpu_f64.c). A mask is added while a piece is loaded: what is
+ *             computed then are the softmaxes of scale * x + mask.
  * reference   plain loops, float64
  *
  * All passes work on t = factor * (half * x - shift), where shift = half * (the x of the largest scale * x),
@@ -24,8 +25,9 @@
 #include "common/threads.h"
 #include "softmax/cpu_f64.h"
 #include "softmax/cpu_partial.h"
+#include "softmax/operands.h"
 
-enum { X, Y };
+enum { X = SOFTMAX_X, MASK = SOFTMAX_MASK, Y = SOFTMAX_Y };
 
 #define LONG          8192  /* columns; x and y of one row then fill half a first-level cache */
 #define PIECE         LONG  /* columns of one piece of a long row */
@@ -34,10 +36,11 @@ enum { X, Y };
 #define TILE_ROWS     64    /* rows moved together through the workspace */
 #define TILE_BYTES    (1024 * 1024)
 
+/* masked: elements come scaled, and a row of -Inf alone is 0. */
 struct scaling {
 	float half, factor;
 	double scale;
-	bool log;
+	bool log, masked;
 };
 
 /* Returns the x whose scale * x is largest; -Inf or Inf if all are NaN. */
@@ -121,32 +124,47 @@ static double sum_row(float *y, const float *x, int64_t n, const struct scaling 
 	return sum;
 }
 
+/* Of a row that is masked as a whole: 0, from which all is far. */
+static float shift_of(const struct scaling *s, float peak)
+{
+	return s->masked && peak == -INFINITY ? 0 : s->half * peak;
+}
+
+/* The sum of such a row is 0. */
+static double divisor(const struct scaling *s, double sum)
+{
+	return s->masked && sum == 0 ? 1 : sum;
+}
+
 static void write_row(float *y, const float *x, int64_t n, const struct scaling *s, float shift, double sum)
 {
 	if (s->log)
-		write_log(y, x, n, s->half, s->factor, shift, (float)log(sum));
+		write_log(y, x, n, s->half, s->factor, shift, (float)log(divisor(s, sum)));
 	else
-		write_exp(y, x, n, s->half, s->factor, shift, (float)(1 / sum));
+		write_exp(y, x, n, s->half, s->factor, shift, (float)(1 / divisor(s, sum)));
 }
 
 static void short_row(float *y, const float *x, int64_t n, const struct scaling *s)
 {
-	float shift = s->half * find_peak(x, n, s->factor < 0);
+	float shift = shift_of(s, find_peak(x, n, s->factor < 0));
 	double sum = sum_row(s->log ? NULL : y, x, n, s, shift);
 
 	if (s->log)
 		write_row(y, x, n, s, shift, sum);
 	else
-		multiply(y, n, (float)(1 / sum));
+		multiply(y, n, (float)(1 / divisor(s, sum)));
 }
 
 /* ---- Rows of any type as pieces in f32 ---- */
 
-/* x and y of one op may be the same. */
+/* x and y of one op may be the same. Of x: the mask that is added to scale * x, or NULL. */
 struct row {
 	char *data;
 	kops_dtype dtype;
 	int64_t stride;
+	const char *mask;
+	int64_t mask_stride;
+	float scale;
 };
 
 static char *row_from(const struct row *r, int64_t first)
@@ -159,18 +177,39 @@ static bool is_run_of_f32(const struct row *r)
 	return r->dtype == KOPS_F32 && r->stride == 1;
 }
 
-/* Returns elements first … first + n - 1 of x as f32: in place, or widened or gathered into `room` of PIECE. */
-static const float *load_piece(const struct row *x, int64_t first, int64_t n, float *room)
+/* Returns n elements as f32: in place, or widened or gathered into `room` of PIECE. */
+static const float *load_run(const char *from, kops_dtype dtype, int64_t stride, int64_t n, float *room)
 {
-	const char *from = row_from(x, first);
-
-	if (is_run_of_f32(x))
+	if (dtype == KOPS_F32 && stride == 1)
 		return (const float *)(const void *)from;
-	if (x->stride == 1)
-		half_widen(room, from, x->dtype, n);
+	if (stride == 1)
+		half_widen(room, from, dtype, n);
 	else
 		for (int64_t i = 0; i < n; i++)
-			room[i] = (float)half_load(from, x->dtype, i * x->stride);
+			room[i] = (float)half_load(from, dtype, i * stride);
+	return room;
+}
+
+CPU_CLONES static void add_mask(float *to, const float *x, const float *mask, int64_t n, float scale)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		to[i] = scale * x[i] + mask[i];
+}
+
+/* Returns elements first … first + n - 1 of x as f32, or of scale * x + mask: in place, or in `room` of PIECE.
+ */
+static const float *load_piece(const struct row *x, int64_t first, int64_t n, float *room)
+{
+	const float *elements = load_run(row_from(x, first), x->dtype, x->stride, n, room);
+	float mask_room[PIECE];
+
+	if (!x->mask)
+		return elements;
+	add_mask(room, elements,
+	         load_run(x->mask + first * x->mask_stride * (int64_t)dtype_size(x->dtype), x->dtype,
+	                  x->mask_stride, n, mask_room),
+	         n, x->scale);
 	return room;
 }
 
@@ -223,7 +262,7 @@ static struct softmax_partial sum_pieces(const struct row *x, int64_t from, int6
 static void write_pieces(const struct row *y, const struct row *x, int64_t from, int64_t to,
                          const struct scaling *s, const struct softmax_partial *total)
 {
-	float room[PIECE], shift = s->half * (float)total->peak;
+	float room[PIECE], shift = shift_of(s, (float)total->peak);
 
 	for (int64_t i = from; i < to; i += PIECE) {
 		int64_t n = least(to - i, PIECE);
@@ -309,7 +348,8 @@ static void pass_row(struct split p, const struct softmax_params *params, struct
 /* ---- All rows ---- */
 
 struct job {
-	const struct view *x, *y;
+	const struct view *x, *mask, *y; /* mask: NULL if absent */
+	float scale;                     /* of x, with a mask */
 	struct scaling scaling;
 	uint64_t n_rows, tile_rows; /* tile_rows: rows per step; more than 1 only through the workspace */
 	char *tiles;                /* one tile per part; NULL: rows are used in place */
@@ -318,8 +358,20 @@ struct job {
 
 static struct row row_at(const struct view *v, uint64_t row)
 {
-	return (struct row){(char *)v->data + view_row(v, row) * (int64_t)dtype_size(v->dtype), v->dtype,
-	                    v->shape[3] == 1 ? 1 : v->strides[3]};
+	return (struct row){.data = (char *)v->data + view_row(v, row) * (int64_t)dtype_size(v->dtype),
+	                    .dtype = v->dtype,
+	                    .stride = v->shape[3] == 1 ? 1 : v->strides[3]};
+}
+
+/* Adds the mask of this row to a row of x. */
+static struct row masked(const struct job *j, struct row x, uint64_t row)
+{
+	if (!j->mask)
+		return x;
+	x.mask = (const char *)j->mask->data + view_row(j->mask, row) * (int64_t)dtype_size(j->mask->dtype);
+	x.mask_stride = j->mask->strides[3];
+	x.scale = j->scale;
+	return x;
 }
 
 static void run_row(struct row y, struct row x, int64_t n, const struct scaling *s)
@@ -344,8 +396,8 @@ static void run_tile(const struct job *j, uint64_t row, uint64_t rows, char *til
 	move_matrix(tile, pitch, 1, row_at(j->x, row).data, j->x->strides[2], j->x->strides[3], rows, cols,
 	            size);
 	for (uint64_t i = 0; i < rows; i++) {
-		struct row r = {tile + i * cols * size, j->y->dtype, 1};
-		run_row(r, r, pitch, &j->scaling);
+		struct row r = {.data = tile + i * cols * size, .dtype = j->y->dtype, .stride = 1};
+		run_row(r, masked(j, r, row + i), pitch, &j->scaling);
 	}
 	move_matrix(row_at(j->y, row).data, j->y->strides[2], j->y->strides[3], tile, pitch, 1, rows, cols,
 	            size);
@@ -359,7 +411,8 @@ static void run_part(void *ctx, unsigned part)
 	for (uint64_t row = threads_bound(j->n_rows, part, j->n_parts); row < to; row += rows) {
 		rows = 1;
 		if (!j->tiles) {
-			run_row(row_at(j->y, row), row_at(j->x, row), (int64_t)cols, &j->scaling);
+			run_row(row_at(j->y, row), masked(j, row_at(j->x, row), row), (int64_t)cols,
+			        &j->scaling);
 			continue;
 		}
 		uint64_t left = j->y->shape[2] - row % j->y->shape[2];
@@ -434,7 +487,7 @@ static bool splits_rows(const struct op_args *args)
 
 static double time_ns(const struct op_args *args)
 {
-	const double row_ns = 160, moved_ns = 2.5;
+	const double row_ns = 160, moved_ns = 2.5, mask_ns = 1.5;
 	const struct view *y = &args->views[Y];
 	double elements = (double)view_elements(y), rows = (double)count_rows(y);
 	double element_ns = y->dtype == KOPS_F32 ? 1.0 : 1.5;
@@ -445,6 +498,7 @@ static double time_ns(const struct op_args *args)
 		return softmax_f64_ns(args);
 	element_ns = is_part(args) || y->shape[3] <= LONG ? element_ns : 2.0;
 	element_ns += is_strided(args) ? moved_ns : 0;
+	element_ns += softmax_is_masked(args) ? mask_ns : 0;
 	double parts = splits_rows(args) ? elements / PART_ELEMENTS : count_parts(y, needs_tiles(args));
 	double ns = (rows * row_ns + elements * element_ns) / cpu_threads(parts);
 	return is_strided(args) ? ns + cpu_memory_ns(args, parts) : fmax(ns, cpu_memory_ns(args, parts));
@@ -455,7 +509,8 @@ static void run_split(const struct job *j, const struct op_args *args)
 	struct softmax_partial *carried = args->carried;
 
 	for (uint64_t row = 0; row < j->n_rows; row++) {
-		struct split p = split_of(row_at(j->y, row), row_at(j->x, row), j->y->shape[3], &j->scaling);
+		struct split p =
+		    split_of(row_at(j->y, row), masked(j, row_at(j->x, row), row), j->y->shape[3], &j->scaling);
 
 		if (is_part(args))
 			pass_row(p, &args->params.softmax, &carried[row]);
@@ -467,11 +522,15 @@ static void run_split(const struct job *j, const struct op_args *args)
 static int launch_vectorised(const struct op_args *args, const struct launch *launch)
 {
 	const struct softmax_params *p = &args->params.softmax;
-	bool small = fabs(p->scale) < 1;
+	bool is_masked = softmax_is_masked(args);
+	double scale = is_masked ? 1 : p->scale;
+	bool small = fabs(scale) < 1;
 	struct job j = {
 	    .x = &args->views[X],
+	    .mask = is_masked ? &args->views[MASK] : NULL,
 	    .y = &args->views[Y],
-	    .scaling = {small ? 0.5f : 1.0f, (float)(small ? 2 * p->scale : p->scale), p->scale, p->log},
+	    .scale = (float)p->scale,
+	    .scaling = {small ? 0.5f : 1.0f, (float)(small ? 2 * scale : scale), scale, p->log, is_masked},
 	    .n_rows = count_rows(&args->views[Y]),
 	    .tile_rows = tile_rows(&args->views[Y]),
 	    .tiles = needs_tiles(args) ? launch->workspace : NULL,

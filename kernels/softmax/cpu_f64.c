@@ -14,16 +14,18 @@
 #include "common/cpu.h"
 #include "common/threads.h"
 #include "softmax/cpu_partial.h"
+#include "softmax/operands.h"
 
-enum { X, Y };
+enum { X = SOFTMAX_X, MASK = SOFTMAX_MASK, Y = SOFTMAX_Y };
 
 #define PIECE         2048  /* columns at a time */
 #define PART_ELEMENTS 16384 /* per thread part */
 #define SPLIT_MAX     4096  /* upper limit of threads */
 
+/* masked: elements come scaled, and a row of -Inf alone is 0. */
 struct scaling {
 	double half, factor, scale;
-	bool log;
+	bool log, masked;
 };
 
 /*
@@ -104,10 +106,15 @@ CPU_CLONES static void write_log(double *y, const double *x, int64_t n, double h
 
 /* ---- Pieces of a row ---- */
 
-/* Elements first, first + stride, … x and y of one op may be the same. */
+/* Elements first, first + stride, … x and y of one op may be the same. Of x: the mask that is added to scale *
+ * x, or NULL.
+ */
 struct row {
 	double *data;
 	int64_t stride;
+	const double *mask;
+	int64_t mask_stride;
+	double scale;
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -115,11 +122,17 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* Returns n elements from `first` on: in place, or gathered into `room` of PIECE. */
+/* Returns n elements from `first` on, of x or of scale * x + mask: in place, or in `room` of PIECE. */
 static const double *load_piece(const struct row *x, int64_t first, int64_t n, double *room)
 {
 	const double *from = x->data + first * x->stride;
 
+	if (x->mask) {
+		const double *mask = x->mask + first * x->mask_stride;
+		for (int64_t i = 0; i < n; i++)
+			room[i] = x->scale * from[i * x->stride] + mask[i * x->mask_stride];
+		return room;
+	}
 	if (x->stride == 1)
 		return from;
 	for (int64_t i = 0; i < n; i++)
@@ -155,7 +168,10 @@ static struct softmax_partial sum_pieces(const struct row *x, int64_t from, int6
 static void write_pieces(const struct row *y, const struct row *x, int64_t from, int64_t to,
                          const struct scaling *s, const struct softmax_partial *total)
 {
-	double in[PIECE], out[PIECE], shift = s->half * total->peak;
+	bool is_nothing =
+	    s->masked && total->peak == -(double)INFINITY; /* masked as a whole; the sum is 0, or NaN */
+	double in[PIECE], out[PIECE], shift = is_nothing ? 0 : s->half * total->peak;
+	double sum = is_nothing && total->sum == 0 ? 1 : total->sum;
 
 	for (int64_t i = from; i < to; i += PIECE) {
 		int64_t n = least(to - i, PIECE);
@@ -163,9 +179,9 @@ static void write_pieces(const struct row *y, const struct row *x, int64_t from,
 		double *to_y = y->stride == 1 ? y->data + i : out;
 
 		if (s->log)
-			write_log(to_y, piece, n, s->half, s->factor, shift, log(total->sum));
+			write_log(to_y, piece, n, s->half, s->factor, shift, log(sum));
 		else
-			write_exp(to_y, piece, n, s->half, s->factor, shift, 1 / total->sum);
+			write_exp(to_y, piece, n, s->half, s->factor, shift, 1 / sum);
 		for (int64_t j = 0; y->stride != 1 && j < n; j++)
 			y->data[(i + j) * y->stride] = out[j];
 	}
@@ -185,7 +201,22 @@ struct job {
 
 static struct row row_at(const struct view *v, uint64_t row)
 {
-	return (struct row){(double *)v->data + view_row(v, row), v->shape[3] == 1 ? 1 : v->strides[3]};
+	return (struct row){.data = (double *)v->data + view_row(v, row),
+	                    .stride = v->shape[3] == 1 ? 1 : v->strides[3]};
+}
+
+/* With its mask. */
+static struct row row_of_x(const struct op_args *args, uint64_t row)
+{
+	const struct view *mask = &args->views[MASK];
+	struct row x = row_at(&args->views[X], row);
+
+	if (softmax_is_masked(args)) {
+		x.mask = (const double *)mask->data + view_row(mask, row);
+		x.mask_stride = mask->strides[3];
+		x.scale = args->params.softmax.scale;
+	}
+	return x;
 }
 
 static void whole_rows(void *ctx, unsigned part)
@@ -194,7 +225,7 @@ static void whole_rows(void *ctx, unsigned part)
 	uint64_t end = threads_bound(j->n_rows, part + 1, j->n_parts);
 
 	for (uint64_t i = threads_bound(j->n_rows, part, j->n_parts); i < end; i++) {
-		struct row x = row_at(&j->args->views[X], i), y = row_at(&j->args->views[Y], i);
+		struct row x = row_of_x(j->args, i), y = row_at(&j->args->views[Y], i);
 		struct softmax_partial total = sum_pieces(&x, 0, (int64_t)j->columns, &j->scaling);
 
 		write_pieces(&y, &x, 0, (int64_t)j->columns, &j->scaling, &total);
@@ -234,7 +265,7 @@ static void run_row(struct job *j, uint64_t row)
 	struct softmax_partial *carried =
 	    p->pass == SOFTMAX_WHOLE ? NULL : (struct softmax_partial *)j->args->carried + row;
 
-	j->x = row_at(&j->args->views[X], row);
+	j->x = row_of_x(j->args, row);
 	j->y = row_at(&j->args->views[Y], row);
 	j->total = carried && (p->pass == SOFTMAX_WRITE || p->goes_on) ? *carried
 	                                                               : softmax_no_partial(j->scaling.factor);
@@ -271,9 +302,10 @@ static unsigned count_parts(const struct op_args *args)
 int softmax_f64(const struct op_args *args)
 {
 	const struct softmax_params *p = &args->params.softmax;
-	double half = fabs(p->scale) < 1 ? 0.5 : 1;
+	bool is_masked = softmax_is_masked(args);
+	double scale = is_masked ? 1 : p->scale, half = fabs(scale) < 1 ? 0.5 : 1;
 	struct job j = {.args = args,
-	                .scaling = {half, p->scale / half, p->scale, p->log},
+	                .scaling = {half, scale / half, scale, p->log, is_masked},
 	                .n_rows = count_rows(args),
 	                .columns = args->views[Y].shape[3],
 	                .n_parts = count_parts(args)};

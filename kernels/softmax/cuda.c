@@ -22,9 +22,17 @@ static bool supports_any(const struct op_args *args, const char **ret_why_not)
 	return true;
 }
 
+static bool supports_plain(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes no mask";
+	return !softmax_is_masked(args);
+}
+
 static bool supports_apart(const struct op_args *args, const char **ret_why_not)
 {
-	if (!view_same(&args->views[0], &args->views[1]))
+	if (!supports_plain(args, ret_why_not))
+		return false;
+	if (!view_same(&args->views[SOFTMAX_X], &args->views[SOFTMAX_Y]))
 		return true;
 	*ret_why_not = "cannot work in place: its threads read whole rows while others write theirs";
 	return false;
@@ -41,7 +49,7 @@ static bool is_sparse(const struct view *v)
  */
 static bool lie_alike(const struct op_args *args)
 {
-	const struct view *x = &args->views[0], *y = &args->views[1];
+	const struct view *x = &args->views[SOFTMAX_X], *y = &args->views[SOFTMAX_Y];
 	uint64_t apart = x->offset - y->offset;
 
 	for (uint32_t d = 0; d + 1 < x->rank; d++)
@@ -54,11 +62,13 @@ static bool supports_fused(const struct op_args *args, const char **ret_why_not)
 {
 	double scale = fabs(args->params.softmax.scale);
 
-	if (args->views[0].dtype == KOPS_F64) {
+	if (args->views[SOFTMAX_X].dtype == KOPS_F64) {
 		*ret_why_not = "takes f32, f16 and bf16 only";
 		return false;
 	}
-	if (is_sparse(&args->views[0]) || is_sparse(&args->views[1])) {
+	if (!supports_plain(args, ret_why_not))
+		return false;
+	if (is_sparse(&args->views[SOFTMAX_X]) || is_sparse(&args->views[SOFTMAX_Y])) {
 		*ret_why_not = "needs the elements of a row side by side";
 		return false;
 	}
@@ -98,14 +108,14 @@ static double f64_ns(const struct op_args *args, double exponentials)
 
 static double row_bytes(const struct op_args *args)
 {
-	const struct view *y = &args->views[1];
+	const struct view *y = &args->views[SOFTMAX_Y];
 
 	return (double)y->shape[y->rank - 1] * (double)dtype_size(y->dtype);
 }
 
 static double rows_of(const struct op_args *args)
 {
-	const struct view *y = &args->views[1];
+	const struct view *y = &args->views[SOFTMAX_Y];
 
 	return (double)view_elements(y) / (double)y->shape[y->rank - 1];
 }
@@ -144,16 +154,16 @@ static double fused_ns(const struct op_args *args)
 
 static double wave_clocks(const struct op_args *args, const struct fitted_passes *p, double rows)
 {
-	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
+	double columns = (double)args->views[SOFTMAX_Y].shape[args->views[SOFTMAX_Y].rank - 1];
 	double share = rows / cuda_multiprocessors(),
-	       halved = dtype_size(args->views[1].dtype) > 2 ? 1 : fitted.passes.halved;
+	       halved = dtype_size(args->views[SOFTMAX_Y].dtype) > 2 ? 1 : fitted.passes.halved;
 
 	return rows > 0 ? columns * (p->alone + p->together * share * halved) : 0;
 }
 
 static double passes_clocks(const struct op_args *args, const struct fitted_passes *p)
 {
-	double columns = (double)args->views[1].shape[args->views[1].rank - 1];
+	double columns = (double)args->views[SOFTMAX_Y].shape[args->views[SOFTMAX_Y].rank - 1];
 	double rows = rows_of(args), sms = cuda_multiprocessors(), waves = floor(rows / sms);
 
 	if (row_bytes(args) <= SHORT_BYTES)
@@ -168,7 +178,7 @@ static double blocks_ns(const struct op_args *args, const struct fitted_passes *
 {
 	const double launch_ns =
 	    row_bytes(args) <= SHORT_BYTES ? fitted.passes.short_ns : fitted.passes.long_ns;
-	const struct view *x = &args->views[0], *y = &args->views[1];
+	const struct view *x = &args->views[SOFTMAX_X], *y = &args->views[SOFTMAX_Y];
 	bool sparse = is_sparse(x) || is_sparse(y);
 	double factor = sparse ? SECTOR / (double)dtype_size(y->dtype) : 1;
 
@@ -184,11 +194,13 @@ static double blocks_ns(const struct op_args *args, const struct fitted_passes *
 static double pass_ns(const struct op_args *args, bool writes)
 {
 	const struct view *y = op_output_const(args);
-	double size = (double)dtype_size(y->dtype), bytes = is_sparse(&args->views[0]) ? SECTOR : size;
+	double size = (double)dtype_size(y->dtype), bytes = is_sparse(&args->views[SOFTMAX_X]) ? SECTOR : size;
 	double pieces = (double)softmax_pieces_of_row(args), blocks = rows_of(args) * pieces;
 	double steps = ceil((double)y->shape[y->rank - 1] / pieces / SOFTMAX_STEP_COLUMNS);
 	double clocks = blocks * (steps * fitted.pieces.step + (writes ? 0 : fitted.pieces.join));
 
+	if (softmax_is_masked(args))
+		bytes += is_sparse(&args->views[SOFTMAX_MASK]) ? SECTOR : size;
 	if (writes)
 		bytes += is_sparse(y) ? SECTOR : size;
 	return fmax(cuda_ns_of_bytes((double)view_elements(y) * bytes, fitted.pieces.share),
@@ -227,7 +239,7 @@ static double blockreduce_ns(const struct op_args *args)
 /* Each thread visits all elements of its row. Beyond the threads that fit, they take turns. */
 static double naive_ns(const struct op_args *args)
 {
-	const struct view *y = &args->views[1];
+	const struct view *y = &args->views[SOFTMAX_Y];
 	double elements = fmax((double)view_elements(y), fitted.by_elements.full * cuda_multiprocessors());
 	double clocks = fitted.by_elements.element + (double)y->shape[y->rank - 1] * fitted.by_elements.visit;
 
@@ -254,7 +266,7 @@ static const struct kernel kernels[] = {
         .idea =
             "each element read and written once, 128 bits at a time: threads, a block or a cluster keep a row",
         .dtypes = "f32 f16 bf16",
-        .takes = "rows of unit stride, x and y alike to 16 bytes",
+        .takes = "rows of unit stride, x and y alike to 16 bytes; no mask",
         .supports = supports_fused,
         .workspace = softmax_fused_workspace,
         .time_ns = fused_ns,
@@ -286,8 +298,8 @@ static const struct kernel kernels[] = {
         .name = "coalesced",
         .idea = "a warp or a block per row, neighbouring threads on neighbouring elements",
         .dtypes = "f32 f64 f16 bf16",
-        .takes = "any strides",
-        .supports = supports_any,
+        .takes = "any strides, no mask",
+        .supports = supports_plain,
         .time_ns = coalesced_ns,
         .launch = softmax_coalesced,
     },
@@ -295,8 +307,8 @@ static const struct kernel kernels[] = {
         .name = "blockreduce",
         .idea = "a block per row, a contiguous chunk per thread, tree reduction in shared memory",
         .dtypes = "f32 f64 f16 bf16",
-        .takes = "any strides",
-        .supports = supports_any,
+        .takes = "any strides, no mask",
+        .supports = supports_plain,
         .time_ns = blockreduce_ns,
         .launch = softmax_blockreduce,
     },
@@ -304,7 +316,7 @@ static const struct kernel kernels[] = {
         .name = "naive",
         .idea = "one thread per element, each finding its row's max and sum anew",
         .dtypes = "f32 f64 f16 bf16",
-        .takes = "any strides, not in place",
+        .takes = "any strides, not in place, no mask",
         .supports = supports_apart,
         .time_ns = naive_ns,
         .launch = softmax_naive,

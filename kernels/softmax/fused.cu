@@ -51,15 +51,15 @@ template <typename T, unsigned LANES> constexpr unsigned ends_max()
 }
 
 /* y of the grid numbers the ops of a launch. */
-template <unsigned OPS> __device__ __forceinline__ void go_to_op(problem &p, const operands<2, OPS> &where)
+template <unsigned OPS> __device__ __forceinline__ void go_to_op(problem &p, const operands<3, OPS> &where)
 {
-	p.x = where.at(0, blockIdx.y);
-	p.y = where.at(1, blockIdx.y);
+	p.x = where.at(SOFTMAX_X, blockIdx.y);
+	p.y = where.at(SOFTMAX_Y, blockIdx.y);
 }
 
 template <typename T, int VECTORS, unsigned LANES, bool LOG, unsigned OPS>
 __global__ void __launch_bounds__(THREADS)
-    fused_lanes(const __grid_constant__ operands<2, OPS> where, problem p, row_params q)
+    fused_lanes(const __grid_constant__ operands<3, OPS> where, problem p, row_params q)
 {
 	constexpr unsigned ROWS = THREADS / LANES;
 	go_to_op(p, where);
@@ -218,7 +218,7 @@ constexpr unsigned ONE_BLOCKS = 2;
 /* A block for each row; or as many clusters as there is room for, each with one row after the other. */
 template <typename T, int VECTORS, bool CLUSTERS, bool LOG, unsigned OPS>
 __global__ void __launch_bounds__(CLUSTERS ? THREADS_MAX : ONE_MAX, CLUSTERS ? 1 : ONE_BLOCKS)
-    fused_block(const __grid_constant__ operands<2, OPS> where, problem p, row_params q)
+    fused_block(const __grid_constant__ operands<3, OPS> where, problem p, row_params q)
 {
 	extern __shared__ uint4 stored[];
 	go_to_op(p, where);
@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS) fused_finish(problem p, row_par
 
 /* ---- Launches ---- */
 
-template <unsigned OPS> using fused_kernel = void (*)(operands<2, OPS>, problem, row_params);
+template <unsigned OPS> using fused_kernel = void (*)(operands<3, OPS>, problem, row_params);
 
 template <unsigned OPS> struct lanes_row {
 	unsigned vectors, ends; /* up to so many, and so many elements around them */
@@ -407,7 +407,7 @@ template <typename T, unsigned OPS> const lanes_row<OPS> *lanes_for(const proble
 }
 
 template <unsigned OPS>
-void launch_lanes(const operands<2, OPS> &where, const problem &p, const row_params &q,
+void launch_lanes(const operands<3, OPS> &where, const problem &p, const row_params &q,
                   const lanes_row<OPS> &row, cudaStream_t stream)
 {
 	uint64_t blocks = ceil_div(p.rows, THREADS / row.lanes);
@@ -459,7 +459,7 @@ bool has_clusters()
 
 /* False, with nothing launched, where the GPU has no room for a row. */
 template <unsigned OPS>
-bool launch_blocks(const operands<2, OPS> &where, problem p, row_params q, fused_kernel<OPS> kernel,
+bool launch_blocks(const operands<3, OPS> &where, problem p, row_params q, fused_kernel<OPS> kernel,
                    const blocks &b, cudaStream_t stream)
 {
 	launch_form form = {dim3(b.cluster, where.n), dim3(b.threads), stored_bytes(b), b.cluster};
@@ -521,7 +521,7 @@ template <typename T, unsigned OPS> fused_kernel<OPS> block_kernel(const problem
 
 /* False, with nothing launched, where the GPU has no room for a row. */
 template <typename T, unsigned OPS>
-bool launch_whole_rows(const operands<2, OPS> &where, const problem &p, const row_params &q,
+bool launch_whole_rows(const operands<3, OPS> &where, const problem &p, const row_params &q,
                        cudaStream_t stream)
 {
 	const lanes_row<OPS> *lanes = lanes_for<T, OPS>(p, q);
@@ -539,7 +539,7 @@ template <typename T> void launch_fused(const op_args *args, const struct launch
 	problem p = problem_of(args);
 	row_params q = row_params_of<T>(p);
 
-	if (!launch_whole_rows<T>(operands_of<2>(args), p, q, cuda_stream(launch)))
+	if (!launch_whole_rows<T>(operands_of<3>(args), p, q, cuda_stream(launch)))
 		launch_split<T>(p, q, launch);
 }
 
@@ -550,7 +550,7 @@ void launch_fused_together(const op_args *const *args, unsigned n, const struct 
 	problem p = problem_of(args[0]);
 
 	static_assert(CUDA_TOGETHER_BYTES / 16 <= 384 * 11, "choose_blocks() gives it one block");
-	launch_whole_rows<T>(operands_of<2>(args, n, launch), p, row_params_of<T>(p), cuda_stream(launch));
+	launch_whole_rows<T>(operands_of<3>(args, n, launch), p, row_params_of<T>(p), cuda_stream(launch));
 }
 
 } // namespace
@@ -558,14 +558,14 @@ void launch_fused_together(const op_args *const *args, unsigned n, const struct 
 /* The totals of split rows. */
 extern "C" uint64_t softmax_fused_workspace(const op_args *args)
 {
-	const view *y = &args->views[1];
+	const view *y = &args->views[SOFTMAX_Y];
 
 	return y->shape[y->rank - 1] > PART_MIN / 2 ? PARTS_MAX * sizeof(total) : 0;
 }
 
 extern "C" CUDA_LAUNCH(softmax_fused)
 {
-	switch (args->views[0].dtype) {
+	switch (args->views[SOFTMAX_X].dtype) {
 	case KOPS_F16:
 		launch_fused<__half>(args, launch);
 		break;
@@ -580,7 +580,7 @@ extern "C" CUDA_LAUNCH(softmax_fused)
 
 extern "C" CUDA_TOGETHER(softmax_fused_together)
 {
-	switch (args[0]->views[0].dtype) {
+	switch (args[0]->views[SOFTMAX_X].dtype) {
 	case KOPS_F16:
 		launch_fused_together<__half>(args, n, launch);
 		break;

@@ -70,12 +70,13 @@ __device__ __forceinline__ share share_of(const problem &p, const pieces &q, uin
 	return {first, THREADS, first < end ? (end - first + THREADS - 1) / THREADS : 0};
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) sum_pieces(problem p, pieces q)
+template <typename T, bool MASKED> __global__ void __launch_bounds__(THREADS) sum_pieces(problem p, pieces q)
 {
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows * q.splits; i += gridDim.x) {
 		row r = row_at(p, i / q.splits);
-		partial<real<T>> known = join_block(p, scan(p, strand_of_x<T>(p, r, share_of(p, q, i))));
+		partial<real<T>> known =
+		    join_block(p, scan(p, strand_of_x<T, MASKED>(p, r, share_of(p, q, i))));
 
 		if (threadIdx.x == 0)
 			((partial<real<T>> *)q.found)[i] = known;
@@ -102,7 +103,7 @@ template <typename F> __global__ void __launch_bounds__(THREADS) join_pieces(pro
 	let_next_kernel_come();
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) write_pieces(problem p, pieces q)
+template <typename T, bool MASKED> __global__ void __launch_bounds__(THREADS) write_pieces(problem p, pieces q)
 {
 	await_kernel_before();
 	for (uint64_t i = blockIdx.x; i < p.rows * q.splits; i += gridDim.x) {
@@ -110,7 +111,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) write_pieces(pr
 		const share mine = share_of(p, q, i);
 		const softmax_partial known = q.of_rows[i / q.splits];
 
-		write(p, strand_of_x<T>(p, r, mine), strand_of_y<T>(p, r, mine),
+		write(p, strand_of_x<T, MASKED>(p, r, mine), strand_of_y<T>(p, r, mine),
 		      shift_of(p, (real<T>)known.peak), (real<T>)known.sum);
 	}
 	let_next_kernel_come();
@@ -135,7 +136,7 @@ dim3 grid_of(uint64_t blocks)
 	return dim3((unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX));
 }
 
-template <typename T> void launch_passes(const op_args *args, const struct launch *launch)
+template <typename T, bool MASKED> void launch_passes(const op_args *args, const struct launch *launch)
 {
 	problem p = problem_of(args);
 	pieces q = pieces_of(args, p, launch->workspace);
@@ -143,11 +144,19 @@ template <typename T> void launch_passes(const op_args *args, const struct launc
 	cudaStream_t stream = cuda_stream(launch);
 
 	if (args->params.softmax.pass != SOFTMAX_WRITE) {
-		launch_kernel(sum_pieces<T>, of_pieces, stream, p, q);
+		launch_kernel(sum_pieces<T, MASKED>, of_pieces, stream, p, q);
 		launch_kernel(join_pieces<real<T>>, {grid_of(p.rows), dim3(THREADS)}, stream, p, q);
 	}
 	if (args->params.softmax.pass != SOFTMAX_SUM)
-		launch_kernel(write_pieces<T>, of_pieces, stream, p, q);
+		launch_kernel(write_pieces<T, MASKED>, of_pieces, stream, p, q);
+}
+
+template <typename T> void launch_type(const op_args *args, const struct launch *launch)
+{
+	if (softmax_is_masked(args))
+		launch_passes<T, true>(args, launch);
+	else
+		launch_passes<T, false>(args, launch);
 }
 
 } // namespace
@@ -169,18 +178,18 @@ extern "C" uint64_t softmax_pieces_workspace(const op_args *args)
 
 extern "C" CUDA_LAUNCH(softmax_pieces)
 {
-	switch (args->views[0].dtype) {
+	switch (args->views[SOFTMAX_X].dtype) {
 	case KOPS_F16:
-		launch_passes<__half>(args, launch);
+		launch_type<__half>(args, launch);
 		break;
 	case KOPS_BF16:
-		launch_passes<__nv_bfloat16>(args, launch);
+		launch_type<__nv_bfloat16>(args, launch);
 		break;
 	case KOPS_F32:
-		launch_passes<float>(args, launch);
+		launch_type<float>(args, launch);
 		break;
 	case KOPS_F64:
-		launch_passes<double>(args, launch);
+		launch_type<double>(args, launch);
 		break;
 	default:
 		return KOPS_E_UNSUPPORTED;

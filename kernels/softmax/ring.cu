@@ -561,7 +561,7 @@ constexpr uint64_t ROW_MIN = 8192; /* vectors; up to there a block of its own ke
 /* aligned: rows of x begin with lines. Else they might reach into two lines more. */
 cut cut_of(const op_args *args, bool aligned)
 {
-	const view *y = &args->views[1];
+	const view *y = &args->views[SOFTMAX_Y];
 	uint64_t cols = y->shape[y->rank - 1], bytes = cols * dtype_size(y->dtype);
 	uint64_t vectors = ceil_div(aligned ? bytes : bytes + 2 * LINE, 16), line = LINE / 16;
 	/* Alike but for the last, and of whole lines. */
@@ -622,7 +622,7 @@ template <typename T> void launch_ring(const op_args *args, const struct launch 
 
 extern "C" bool softmax_ring_takes(const op_args *args, const char **ret_why_not)
 {
-	const view *y = &args->views[1];
+	const view *y = &args->views[SOFTMAX_Y];
 	unsigned blocks = blocks_at_most();
 
 	if (blocks == 0)
@@ -646,7 +646,7 @@ extern "C" uint64_t softmax_ring_workspace(const op_args *args)
 
 extern "C" CUDA_LAUNCH(softmax_ring)
 {
-	switch (args->views[0].dtype) {
+	switch (args->views[SOFTMAX_X].dtype) {
 	case KOPS_F16:
 		launch_ring<__half>(args, launch);
 		break;

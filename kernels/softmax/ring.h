@@ -3,6 +3,7 @@
 #define KOPS_KERNELS_SOFTMAX_RING_H
 
 #include "common/cuda.h"
+#include "softmax/operands.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -25,6 +25,7 @@
  *
  * What keeps the last two below HBM: docs/lab/softmax.md.
  */
+#include "common/launch.cuh"
 #include "softmax/rows.cuh"
 
 namespace
@@ -53,7 +54,7 @@ template <typename T> __global__ void __launch_bounds__(NAIVE_THREADS) naive(pro
 	for (; i < p.rows * p.cols; i += (uint64_t)gridDim.x * NAIVE_THREADS) {
 		row r = row_at(p, i / p.cols);
 		const share all = {0, 1, p.cols}, mine = {i % p.cols, 1, 1};
-		strand<const T> x = strand_of_x<T>(p, r, all);
+		source<T, false> x = strand_of_x<T>(p, r, all);
 		real<T> shift = shift_of(p, find_most(p, x));
 		real<T> sum = sum_up(p, x, shift);
 
@@ -88,7 +89,7 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(THREADS) bl
 
 	for (uint64_t i = blockIdx.x; i < p.rows; i += gridDim.x) {
 		row r = row_at(p, i);
-		strand<const T> x = strand_of_x<T>(p, r, mine);
+		source<T, false> x = strand_of_x<T>(p, r, mine);
 		real<T> shift = shift_of(p, reduce_tree<THREADS, real<T>, larger<real<T>>>(find_most(p, x)));
 		real<T> sum = reduce_tree<THREADS, real<T>, plus<real<T>>>(sum_up(p, x, shift));
 
@@ -125,20 +126,22 @@ constexpr int block_of(int threads)
 	return threads == 32 ? 32 * WARPS : threads;
 }
 
-__device__ __forceinline__ uint64_t first_row()
+template <int THREADS> constexpr uint64_t ROWS_OF_BLOCK = block_of(THREADS) / THREADS;
+
+template <int THREADS> __device__ __forceinline__ uint64_t first_row()
 {
-	return (uint64_t)blockIdx.x * blockDim.y + threadIdx.y;
+	return (uint64_t)blockIdx.x * ROWS_OF_BLOCK<THREADS> + threadIdx.x / THREADS;
 }
 
-__device__ __forceinline__ uint64_t row_step()
+template <int THREADS> __device__ __forceinline__ uint64_t row_step()
 {
-	return (uint64_t)gridDim.x * blockDim.y;
+	return (uint64_t)gridDim.x * ROWS_OF_BLOCK<THREADS>;
 }
 
 /* Side by side with the other threads of the row. */
 template <int THREADS> __device__ __forceinline__ share interleaved(const problem &p)
 {
-	uint64_t me = threadIdx.x;
+	uint64_t me = threadIdx.x % THREADS;
 
 	return {me, THREADS, me < p.cols ? (p.cols - me + THREADS - 1) / THREADS : 0};
 }
@@ -147,9 +150,9 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(TH
 {
 	const share mine = interleaved<THREADS>(p);
 
-	for (uint64_t i = first_row(); i < p.rows; i += row_step()) {
+	for (uint64_t i = first_row<THREADS>(); i < p.rows; i += row_step<THREADS>()) {
 		row r = row_at(p, i);
-		strand<const T> x = strand_of_x<T>(p, r, mine);
+		source<T, false> x = strand_of_x<T>(p, r, mine);
 		real<T> shift = shift_of(p, reduce<THREADS, real<T>, larger<real<T>>>(find_most(p, x)));
 		real<T> sum = reduce<THREADS, real<T>, plus<real<T>>>(sum_up(p, x, shift));
 
@@ -159,13 +162,14 @@ template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(TH
 
 /* ---- online ---- */
 
-template <int THREADS, typename T> __global__ void __launch_bounds__(block_of(THREADS)) online(problem p)
+template <int THREADS, typename T, bool MASKED>
+__global__ void __launch_bounds__(block_of(THREADS)) online(problem p)
 {
 	const share mine = interleaved<THREADS>(p);
 
-	for (uint64_t i = first_row(); i < p.rows; i += row_step()) {
+	for (uint64_t i = first_row<THREADS>(); i < p.rows; i += row_step<THREADS>()) {
 		row r = row_at(p, i);
-		strand<const T> x = strand_of_x<T>(p, r, mine);
+		source<T, MASKED> x = strand_of_x<T, MASKED>(p, r, mine);
 		partial<real<T>> known = scan(p, x);
 
 		raise(p, &known, reduce<THREADS, real<T>, larger<real<T>>>(known.most));
@@ -180,7 +184,10 @@ constexpr uint64_t GRID_MAX = 1u << 16; /* blocks, plenty for any GPU; they then
 
 void launch_blocks(row_kernel kernel, const problem &p, uint64_t blocks, dim3 threads, cudaStream_t stream)
 {
-	kernel<<<(unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX), threads, 0, stream>>>(p);
+	launch_form form = {dim3((unsigned)(blocks < GRID_MAX ? blocks : GRID_MAX)), threads};
+
+	form.early = false; /* the kernels do not wait */
+	launch_kernel(kernel, form, stream, p);
 }
 
 /* Its functions for one type, by threads per row. */
@@ -198,8 +205,8 @@ void launch_rows(const op_args *args, const widths &kernels, cudaStream_t stream
 {
 	problem p = problem_of(args);
 
-	if (kernels.of_32 && p.cols * dtype_size(args->views[0].dtype) <= WARP_BYTES)
-		launch_blocks(kernels.of_32, p, (p.rows + WARPS - 1) / WARPS, dim3(32, WARPS), stream);
+	if (kernels.of_32 && p.cols * dtype_size(args->views[SOFTMAX_X].dtype) <= WARP_BYTES)
+		launch_blocks(kernels.of_32, p, (p.rows + WARPS - 1) / WARPS, block_of(32), stream);
 	else if (p.cols <= COLS_OF_128)
 		launch_blocks(kernels.of_128, p, p.rows, 128, stream);
 	else if (p.cols <= COLS_OF_256)
@@ -212,7 +219,7 @@ void launch_rows(const op_args *args, const widths &kernels, cudaStream_t stream
 template <typename Instance>
 Instance by_dtype(const op_args *args, Instance f32, Instance f64, Instance f16, Instance bf16)
 {
-	switch (args->views[0].dtype) {
+	switch (args->views[SOFTMAX_X].dtype) {
 	case KOPS_F64:
 		return f64;
 	case KOPS_F16:
@@ -234,9 +241,19 @@ template <typename T> widths widths_of_coalesced()
 	return {coalesced<32, T>, coalesced<128, T>, coalesced<256, T>, coalesced<1024, T>};
 }
 
-template <typename T> widths widths_of_online()
+template <typename T, bool MASKED> widths widths_of_online()
 {
-	return {online<32, T>, online<128, T>, online<256, T>, online<1024, T>};
+	return {online<32, T, MASKED>, online<128, T, MASKED>, online<256, T, MASKED>, online<1024, T, MASKED>};
+}
+
+template <typename T> widths widths_of_plain()
+{
+	return widths_of_online<T, false>();
+}
+
+template <typename T> widths widths_of_masked()
+{
+	return widths_of_online<T, true>();
 }
 
 /* What f<T>() gives for the type of x. */
@@ -269,6 +286,7 @@ extern "C" CUDA_LAUNCH(softmax_coalesced)
 
 extern "C" CUDA_LAUNCH(softmax_online)
 {
-	launch_rows(args, OF_DTYPE(widths_of_online), cuda_stream(launch));
+	launch_rows(args, softmax_is_masked(args) ? OF_DTYPE(widths_of_masked) : OF_DTYPE(widths_of_plain),
+	            cuda_stream(launch));
 	return cuda_launch_status();
 }

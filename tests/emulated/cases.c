@@ -181,7 +181,7 @@ static bool make_rows_apart(struct problem *p, uint64_t rows, uint64_t cols, uin
 
 	v.strides[0] = (int64_t)apart;
 	v.strides[1] = 1;
-	p->args.views[0] = p->args.views[1] = v;
+	p->args.views[0] = *op_output(&p->args) = v;
 	op_set_defaults(&p->args);
 	if (strcmp(p->args.op->name, "unary") == 0)
 		p->args.params.unary.function = (enum unary_function)random_below(r, UNARY_FUNCTIONS);

@@ -27,6 +27,9 @@
 #define GUARD               0x5a
 
 CUDA_LAUNCH(gemm_pipelined);
+CUDA_LAUNCH(softmax_online);
+CUDA_LAUNCH(softmax_coalesced);
+CUDA_LAUNCH(softmax_blockreduce);
 CUDA_LAUNCH(softmax_fused);
 CUDA_TOGETHER(softmax_fused_together);
 CUDA_TOGETHER(copy_vector_together);
@@ -283,6 +286,12 @@ static int finish_product(const struct op_args *args, const struct launch *launc
 	return gemm_finish(args, has_wide_sums(args) ? launch->workspace : NULL, NULL);
 }
 
+static bool has_no_mask(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes no mask";
+	return !softmax_is_masked(args);
+}
+
 /* Kernels as in kernels/<op>/cuda.c, and small problems for them. Speed is not considered. */
 static const struct candidate {
 	const char *op, *name;
@@ -342,6 +351,9 @@ static const struct candidate {
     {"gemm", "finish f64", make_small_f64, 1, {1, 1, 1, 1}, NULL, NULL, finish_product},
     {"gemm", "finish wide", make_small_16, 1, {1, 1, 1, 1}, NULL, workspace_of_sums, finish_product},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
+    {"softmax", "online", make_anyhow, 1, {1, 1, 1, 1}, NULL, NULL, softmax_online},
+    {"softmax", "coalesced", make_anyhow, 1, {1, 1, 1, 1}, has_no_mask, NULL, softmax_coalesced},
+    {"softmax", "blockreduce", make_anyhow, 2, {1, 1, 1, 1}, has_no_mask, NULL, softmax_blockreduce},
     {"softmax", "pieces", make_anyhow, 3, {1, 2, 5, 9}, NULL, softmax_pieces_workspace, softmax_pieces},
     {"softmax", "pieces in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"layer_norm", "kept", make_normed_rows, 1, {1, 2, 5, 9}, NULL, NULL, layer_norm_kept},

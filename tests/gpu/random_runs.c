@@ -107,7 +107,8 @@ static bool random_uniform(struct bench *t, struct op_args *args, kops_dtype dty
 		shape[d] =
 		    rank > 2 && d < rank - 2 ? 1 + below(t, 4) : random_extent(t) * (below(t, 6) ? 1 : 5);
 	for (unsigned v = 0; v < n; v++)
-		if (!random_view(t, &args->views[v], dtype, rank, shape, true))
+		if ((!args->op->operands[v].is_optional || below(t, 2)) &&
+		    !random_view(t, &args->views[v], dtype, rank, shape, true))
 			return false;
 	if (transpose) {
 		uint64_t keep = shape[rank - 1];

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "common/half.h"
 #include "gemm/gemm.h"
+#include "softmax/operands.h"
 
 enum { TIMED_OPS = 20 };
 #define TIMED_TIMES 4.0 /* times an untimed run's wall time; held for as long as allowed, it takes 10 */
@@ -590,9 +591,9 @@ static struct run_op softmax_of_long_rows(const struct memory *x, const struct m
 	struct view rows = {.dtype = KOPS_F32, .rank = 2, .shape = {LONG_ROWS, LONG_COLUMNS}};
 
 	view_make_dense(&rows);
-	op.args.views[0] = op.args.views[1] = rows;
-	op.args.views[0].space = x;
-	op.args.views[1].space = y;
+	op.args.views[SOFTMAX_X] = op.args.views[SOFTMAX_Y] = rows;
+	op.args.views[SOFTMAX_X].space = x;
+	op.args.views[SOFTMAX_Y].space = y;
 	op.args.params.softmax.scale = 1;
 	check_op(&op.args, "crowded");
 	return op;

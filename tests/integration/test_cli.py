@@ -553,6 +553,10 @@ class Verbs(CliTest):
         for files in ("x.npy", "--weight", "w.npy", "--residual", "x.npy"), ("-m", "6", "x.bin", "--weight", "w.bin", "--residual", "x.bin"):
             self.run_cli("rms_norm", *files, "-o", "y.npy", "--check")
             self.near(self.load("y.npy"), 2 * x / np.sqrt((4 * x * x).mean(-1, keepdims=True) + 1e-5) * w, 1e-5)
+        self.save("m.npy", np.where(np.tri(6, 33, 20) > 0, 0, -np.inf).astype(np.float32))
+        self.run_cli("softmax", "x.npy", "--mask", "m.npy", "-o", "y.npy", "--check")
+        z = np.exp(x + self.load("m.npy"))
+        self.near(self.load("y.npy"), z / z.sum(-1, keepdims=True), 1e-5)
         self.run_cli("attention", "x.npy", "x.npy", "x.npy", "--causal", "top_left", "-o", "y.npy", "--check")
         z = np.exp(x @ x.T / 33 ** 0.5) * np.tri(6)
         self.near(self.load("y.npy"), z / z.sum(-1, keepdims=True) @ x, 1e-5)

@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "gemm/gemm.h"
+#include "softmax/operands.h"
 
 #define OPS      7
 #define SPACES   3
@@ -114,7 +115,9 @@ static void make_ops(struct chain *c)
 	     .views = {[GEMM_A] = v[VIEW_X], [GEMM_B] = v[VIEW_W], [GEMM_C] = v[VIEW_H]},
 	     .params.gemm = {.alpha = 1, .beta = 1}},
 	    {.op = op_by_name("add"), .views = {v[VIEW_H], v[VIEW_BIAS], v[VIEW_H]}},
-	    {.op = op_by_name("softmax"), .views = {v[VIEW_H], v[VIEW_P]}, .params.softmax.scale = 0.25},
+	    {.op = op_by_name("softmax"),
+	     .views = {[SOFTMAX_X] = v[VIEW_H], [SOFTMAX_Y] = v[VIEW_P]},
+	     .params.softmax.scale = 0.25},
 	    {.op = op_by_name("gemm"),
 	     .views = {[GEMM_A] = v[VIEW_P], [GEMM_B] = transposed(v[VIEW_W]), [GEMM_C] = v[VIEW_Y]},
 	     .params.gemm.alpha = 1},

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "common/half.h"
+#include "softmax/operands.h"
 
 #define GUARD_BYTES 64
 #define STORAGE_MAX (1u << 30) /* bytes of one operand, except for large problems */
@@ -394,7 +395,10 @@ static void fill_views(struct problem *p, struct random *r)
 		if (!view_is_absent(&p->args.views[i]))
 			fill(p, i, profile, r);
 	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 15))
-		mask(p, 0, r);
+		mask(p, SOFTMAX_X, r);
+	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 60) &&
+	    !view_is_absent(&p->args.views[SOFTMAX_MASK]))
+		mask(p, SOFTMAX_MASK, r);
 	if (profile == SPECIAL)
 		p->special = spoil(p, (unsigned)random_below(r, n), r);
 	/* The outputs stay poisoned otherwise; twins of inputs are filled already. */

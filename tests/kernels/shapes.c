@@ -5,6 +5,7 @@
 #include "attention/attention.h"
 #include "check.h"
 #include "gemm/gemm.h"
+#include "softmax/operands.h"
 
 #ifdef KOPS_SANITIZE
 #define PRODUCT_MAX (1u << 17) /* M * N * K */
@@ -247,10 +248,12 @@ static void shape_softmax(struct problem *p, struct random *r)
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
 	                       : random_shape(shape, 1, r);
 
-	p->args.views[0] = new_view(dtype, rank, shape, false, r);
-	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	p->args.views[SOFTMAX_X] = new_view(dtype, rank, shape, false, r);
+	p->args.views[SOFTMAX_Y] = new_view(dtype, rank, shape, true, r);
+	if (random_chance(r, 40))
+		p->args.views[SOFTMAX_MASK] = repeated_view(dtype, rank, shape, r);
 	if (shared)
-		align_rows(&p->args.views[0], &p->args.views[1], r);
+		align_rows(&p->args.views[SOFTMAX_X], &p->args.views[SOFTMAX_Y], r);
 	p->args.params.softmax.scale = random_chance(r, 40) ? 1 : random_scalar(r);
 	p->args.params.softmax.log = random_chance(r, 30);
 }

@@ -356,10 +356,10 @@ static void set_known(struct plan_job *job, const struct known *k, const void *o
 	job->ops[0].pinned = k->kernel;
 	args->op = op_by_name(k->op);
 	for (unsigned v = 0; v < args->op->n_operands; v++)
-		args->views[v] = (struct view){
-		    .dtype = k->dtype, .rank = 1, .shape = {e[0]}, .strides = {v ? 1 : k->stride}};
+		if (!args->op->operands[v].is_optional)
+			args->views[v] = (struct view){
+			    .dtype = k->dtype, .rank = 1, .shape = {e[0]}, .strides = {v ? 1 : k->stride}};
 	if (strcmp(k->op, "gemm") == 0) {
-		args->views[GEMM_BIAS] = (struct view){.rank = 0};
 		set_matrix(&args->views[0], k->dtype, e[0], e[2]);
 		set_matrix(&args->views[1], k->dtype, e[2], e[1]);
 		set_matrix(&args->views[GEMM_C], k->dtype, e[0], e[1]);

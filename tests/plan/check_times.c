@@ -209,13 +209,17 @@ static bool map_views(struct op_args *args, struct buffers *b, const struct timi
 		struct memory *m = &b->memory[i];
 		uint64_t lo, hi;
 
+		b->n = i + 1;
+		b->fds[i] = -1;
+		*m = (struct memory){.bytes = 0};
+		if (view_is_absent(v))
+			continue;
 		if (view_extent(v, INT64_MAX, &lo, &hi) < 0)
 			return false;
 		*m = (struct memory){
 		    .bytes = hi, .missing_bytes = t->fresh ? hi : 0, .reached_bytes = t->again ? hi : 0};
 		v->space = m;
 		b->fds[i] = memfd_create("check_times", MFD_CLOEXEC);
-		b->n = i + 1;
 		if (!make_memory(m, b->fds[i], t->fresh))
 			return false;
 	}
@@ -226,7 +230,7 @@ static bool remap_views(struct buffers *b)
 {
 	for (unsigned i = 0; i < b->n; i++) {
 		unmap(&b->memory[i]);
-		if (!map_shared(&b->memory[i], b->fds[i]))
+		if (b->fds[i] >= 0 && !map_shared(&b->memory[i], b->fds[i]))
 			return false;
 	}
 	return true;
@@ -257,8 +261,9 @@ static bool prepare(const struct timing *t, struct run_op *op, struct buffers *b
 	char why[WHY_BYTES] = "out of memory";
 
 	*op = (struct run_op){.pinned = t->pinned ? t->pinned : "", .args.op = op_by_name(t->op)};
-	for (unsigned i = 0; i < op->args.op->n_operands; i++)
-		set_view(&op->args.views[i], t->dtype, &t->views[i]);
+	for (unsigned i = 0, given = 0; i < op->args.op->n_operands; i++)
+		if (!op->args.op->operands[i].is_optional)
+			set_view(&op->args.views[i], t->dtype, &t->views[given++]);
 	if (strcmp(t->op, "transpose") == 0) {
 		struct view *y = &op->args.views[1];
 		uint64_t rows = y->shape[y->rank - 2];

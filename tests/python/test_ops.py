@@ -92,6 +92,23 @@ class Ops(PythonTest):
         self.fails(kops.ArgumentError, "x.filled", self.kops.layer_norm, x, np.ma.masked_equal(np.eye(4, dtype=np.float32)[0], 0))
         self.fails(kops.DtypeError, "one type", self.kops.layer_norm, x, w.astype(np.float64))
 
+    def test_masks(self):
+        for dtype in DTYPES:
+            x = self.numbers((2, 3, 4, 5), dtype)
+            causal = np.where(np.tri(4, 5, 1) > 0, 0, -np.inf).astype(dtype)
+            for mask in causal, self.numbers((2, 1, 1, 5), dtype), self.numbers((3, 4, 1), dtype), self.numbers((5,), dtype):
+                z = np.exp(2 * x.astype(np.float64) + mask.astype(np.float64))
+                for _ in range(4):  # prepared from the third time on
+                    self.near(self.kops.softmax(x, scale=2, mask=mask), z / z.sum(-1, keepdims=True), 64)
+                z = np.exp(x.astype(np.float64) + mask.astype(np.float64))
+                self.near(self.kops.softmax(x, 2, mask=mask), z / z.sum(2, keepdims=True), 64)
+            nothing = np.full((4, 5), -np.inf, dtype)
+            self.assertTrue((self.kops.softmax(x, mask=nothing) == 0).all())
+            self.assertTrue(np.isneginf(self.kops.softmax(x, mask=nothing, log=True)).all())
+            nothing[2, 3] = 0
+            self.assertEqual(self.kops.softmax(x, mask=nothing)[1, 2, 2].tolist(), [0, 0, 0, 1, 0])
+        self.fails(kops.ShapeError, "mask is 3, which does not repeat to x's 2x3x4x5", self.kops.softmax, x, mask=x[0, 0, 0, :3])
+
     def test_attention(self):
         def attention(q, k, v, mask=0.0, scale=0.5):
             q, k, v, mask = (x.astype(np.float64) for x in (q, k, v, np.asarray(mask)))
@@ -151,7 +168,7 @@ class Ops(PythonTest):
         self.near(y, rms(2 * x.astype(np.float64)) + 2 * x, 16)
         self.fails(kops.ArgumentError, "there is no residual", self.kops.rms_norm, x, sum=out)
         self.fails(kops.ShapeError, "out has shape", self.kops.rms_norm, x, residual=x, sum=out[0])
-        self.fails(kops.ShapeError, "residual is 1x4", self.kops.rms_norm, x, residual=x[0])
+        self.fails(kops.ShapeError, "residual is 4", self.kops.rms_norm, x, residual=x[0])
         total.flags.writeable = False
         self.fails(kops.ArgumentError, "read-only", self.kops.rms_norm, tall, residual=tall, sum=total)
 

@@ -16,7 +16,7 @@ int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double 
 
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel)
 {
-	const kops_view views[] = {x, y};
+	const kops_view views[] = {x, {0}, y};
 	const double values[] = {scale, log};
 	return client_add_op(job, &op_softmax, views, values, kernel);
 }

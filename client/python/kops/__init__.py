@@ -177,19 +177,21 @@ abs, negative, clip = _of_default.abs, _of_default.negative, _of_default.clip
 
 
 # Made by scripts/gen-ops: described ops
-def softmax(x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
-            kernel: str | None = None) -> Any:
-    """y = softmax(scale * x) over the last axis, or its logarithm.
+def softmax(x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, mask: Operand | None = None,
+            out: Array | None = None, kernel: str | None = None) -> Any:
+    """y = softmax(scale * x + mask) over the last axis, or its logarithm.
 
     x: 1 to 4 axes
+    mask: x's shape; extents of 1, and missing leading ones, are repeated; zeros if absent
     axis: which axis of x is taken for the last
     scale: a factor of x; finite in f32
     log: take the logarithm
     The result: x's shape; numbers take the first array's type.
     out may be x, where that is not repeated.
-    Where a row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
+    Where a row of scale * x + mask has NaN or +Inf, the row of y becomes NaN. Where it has -Inf only, y
+    is NaN without a mask; with one it is 0, and its logarithm -Inf.
     """
-    return default_client().softmax(x, axis, scale=scale, log=log, out=out, kernel=kernel)
+    return default_client().softmax(x, axis, scale=scale, log=log, mask=mask, out=out, kernel=kernel)
 
 
 def transpose(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:

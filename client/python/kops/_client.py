@@ -222,20 +222,22 @@ class Client(Named):
         return self._op(key, (a, b, bias), c)
 
     # Made by scripts/gen-ops: described ops
-    def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
-                kernel: str | None = None) -> Any:
-        """y = softmax(scale * x) over the last axis, or its logarithm.
+    def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, mask: Operand | None = None,
+                out: Array | None = None, kernel: str | None = None) -> Any:
+        """y = softmax(scale * x + mask) over the last axis, or its logarithm.
 
         x: 1 to 4 axes
+        mask: x's shape; extents of 1, and missing leading ones, are repeated; zeros if absent
         axis: which axis of x is taken for the last
         scale: a factor of x; finite in f32
         log: take the logarithm
         The result: x's shape; numbers take the first array's type.
         out may be x, where that is not repeated.
-        Where a row of scale * x has NaN or +Inf, or -Inf only, the row of y becomes NaN.
+        Where a row of scale * x + mask has NaN or +Inf, the row of y becomes NaN. Where it has -Inf only, y
+        is NaN without a mask; with one it is 0, and its logarithm -Inf.
         """
-        key = (_ops.softmax, id(x), id(out), axis, float(scale), bool(log), kernel)
-        return self._op(key, (x,), out)
+        key = (_ops.softmax, id(x), id(mask), id(out), axis, float(scale), bool(log), kernel)
+        return self._op(key, (x, mask), out)
 
     def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         """y[…, j, i] = x[…, i, j], bit for bit.

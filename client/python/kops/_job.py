@@ -82,9 +82,9 @@ class Job(Named):
         return self._add(*_ops.gemm(self._desk, a, b, bias, c, float(alpha), float(beta), precision, activation, kernel))
 
     # Made by scripts/gen-ops: described ops
-    def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, out: Array | None = None,
-                kernel: str | None = None) -> Any:
-        return self._add(*_ops.softmax(self._desk, x, out, axis, float(scale), bool(log), kernel))
+    def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, mask: Operand | None = None,
+                out: Array | None = None, kernel: str | None = None) -> Any:
+        return self._add(*_ops.softmax(self._desk, x, mask, out, axis, float(scale), bool(log), kernel))
 
     def transpose(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.transpose(self._desk, x, out, kernel))

@@ -277,7 +277,7 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
         x = next(iter(arrays.values()))
         axis, keepdims = _axis(x, along[0]), along[1]
         for i, name in enumerate(whole):
-            if i == 0 or (op, name) in EXTRA:  # which has the axes of x, or some of the last ones
+            if axis != x.ndim - 1 and (i == 0 or (op, name) in EXTRA):  # which has the axes of x, or some of the last ones
                 whole[name] = _with_last(_with_axes(whole[name], x.ndim), axis)
     dtype, shape = _result(op, (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes, output)
     shape = shape if any(x.ndim for x in arrays.values()) else ()
@@ -318,9 +318,10 @@ def _with_axis(shape: tuple[int, ...], axis: int, keepdims: bool | None, rank: i
 # Made by scripts/gen-ops: described ops
 
 
-def softmax(desk: Desk, x: Operand, out: Array | None, axis: int, scale: float, log: bool,
+def softmax(desk: Desk, x: Operand, mask: Operand | None, out: Array | None, axis: int, scale: float, log: bool,
             kernel: str | None) -> tuple[Array, list[Op]]:
-    return _described(desk, "softmax", {"x": x}, (("scale", scale), ("log", log),), "y", out, kernel, (axis, None))
+    return _described(desk, "softmax", {"x": x, "mask": mask}, (("scale", scale), ("log", log),), "y", out, kernel,
+                      (axis, None))
 
 
 def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
@@ -383,7 +384,8 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32"
                                                    ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs"),
                                                    ("attention", "causal"): ("none", "top_left", "bottom_right")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
-EXTRA: frozenset[tuple[str, str]] = frozenset([("layer_norm", "residual"), ("rms_norm", "residual")])
+EXTRA: frozenset[tuple[str, str]] = frozenset([("softmax", "mask"), ("layer_norm", "residual"),
+                                               ("rms_norm", "residual")])
 
 
 # End of described ops

@@ -9,6 +9,7 @@
 
 #include "decode.h"
 #include "gemm/gemm.h"
+#include "softmax/operands.h"
 
 static const Kops__V1__View *views[OP_OPERANDS_MAX];
 
@@ -123,7 +124,7 @@ static void an_op_by_names(void **state)
 	softmax_by_name(&n);
 	args = decoded(&n.op);
 	assert_string_equal(args.op->name, "softmax");
-	assert_true(views[0] == &n.x && views[1] == &n.y);
+	assert_true(views[SOFTMAX_X] == &n.x && !views[SOFTMAX_MASK] && views[SOFTMAX_Y] == &n.y);
 	assert_true(args.params.softmax.log && args.params.softmax.scale == 1);
 }
 

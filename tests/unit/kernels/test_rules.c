@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "gemm/gemm.h"
+#include "softmax/operands.h"
 
 static char spaces[OP_OPERANDS_MAX]; /* their addresses stand for buffers */
 static char why[WHY_BYTES];
@@ -40,6 +41,10 @@ static struct op_args args_of(const char *op, struct view v0, struct view v1, st
 		args.views[GEMM_BIAS] = (struct view){.rank = 0};
 	} else {
 		args.params.softmax.scale = 1;
+	}
+	if (strcmp(op, "softmax") == 0) {
+		args.views[SOFTMAX_MASK] = (struct view){.rank = 0};
+		args.views[SOFTMAX_Y] = v1;
 	}
 	return args;
 }
@@ -184,25 +189,54 @@ static void softmax_works_in_place_or_apart(void **state)
 
 	(void)state;
 	accepted(args);
-	assert_true(op_reads_output(&args, 1));
-	args.views[1].offset = 4;
+	assert_true(op_reads_output(&args, SOFTMAX_Y));
+	args.views[SOFTMAX_Y].offset = 4;
 	refused(args, KOPS_E_OVERLAP,
 	        "output y overlaps input x without being the same view; write to other memory");
-	args.views[1].offset = 4 * 8 * 4;
+	args.views[SOFTMAX_Y].offset = 4 * 8 * 4;
 	accepted(args);
-	assert_false(op_reads_output(&args, 1));
-	args.views[1].shape[1] = 7;
+	assert_false(op_reads_output(&args, SOFTMAX_Y));
+	args.views[SOFTMAX_Y].shape[1] = 7;
 	refused(args, KOPS_E_SHAPE, "x is 4x8, y is 4x7: the shapes must be equal");
-	args.views[1].shape[1] = 8;
+	args.views[SOFTMAX_Y].shape[1] = 8;
 	args.params.softmax.scale = (double)INFINITY;
 	refused(args, KOPS_E_INVALID, "scale is inf; it must be a finite f32 number");
 	args.params.softmax.scale = 1;
 }
 
+static void softmax_repeats_its_mask_to_x(void **state)
+{
+	struct op_args args = args_of("softmax", view3(0, 3, 5, 7, 9), view3(1, 3, 5, 7, 9), matrix(2, 0, 0));
+	struct view *mask = &args.views[SOFTMAX_MASK];
+
+	(void)state;
+	*mask = matrix(2, 7, 9);
+	assert_int_equal(check(&args), 0);
+	assert_true(mask->rank == 4 && mask->shape[1] == 5 && mask->strides[1] == 0 && mask->strides[2] == 9);
+	args = args_of("softmax", view3(0, 3, 5, 7, 9), view3(1, 3, 5, 7, 9), matrix(2, 0, 0));
+	*mask = view3(2, 3, 5, 1, 9);
+	assert_int_equal(check(&args), 0);
+	assert_true(mask->strides[1] == 9 && mask->strides[2] == 0 && mask->strides[3] == 1);
+	args = args_of("softmax", view3(0, 3, 5, 7, 9), view3(1, 3, 5, 7, 9), matrix(2, 0, 0));
+	*mask = matrix(2, 5, 9);
+	refused(
+	    args, KOPS_E_SHAPE,
+	    "mask is 5x9, which does not repeat to x's 5x7x9: each extent, from the last, must be equal or 1");
+	assert_int_equal(op_result(&args, why), KOPS_E_SHAPE);
+	args.views[SOFTMAX_X] = args.views[SOFTMAX_Y] = matrix(0, 5, 9);
+	*mask = view3(2, 3, 2, 5, 9);
+	refused(
+	    args, KOPS_E_SHAPE,
+	    "mask is 2x5x9, which does not repeat to x's 5x9: each extent, from the last, must be equal or 1");
+	*mask = matrix(0, 5, 9);
+	refused(args, KOPS_E_OVERLAP, "output y overlaps input mask; write to other memory");
+}
+
 static struct op_args with_dtype(struct op_args args, kops_dtype dtype)
 {
 	for (unsigned i = 0; i < args.op->n_operands; i++)
-		args.views[i].dtype = dtype;
+		if (!view_is_absent(&args.views[i]))
+			args.views[i].dtype = dtype;
 	return args;
 }
 
@@ -231,7 +265,7 @@ static void each_op_has_its_types(void **state)
 	refused(add, KOPS_E_DTYPE, "a is f32, y is bf16: add wants one type for both");
 	add.views[1].dtype = KOPS_F16;
 	refused(add, KOPS_E_DTYPE, "a is f32, b is f16: add wants one type for both");
-	softmax.views[1].dtype = KOPS_F16;
+	softmax.views[SOFTMAX_Y].dtype = KOPS_F16;
 	refused(softmax, KOPS_E_DTYPE, "x is f32, y is f16: softmax wants one type for both");
 	transpose.views[0].dtype = KOPS_F64;
 	refused(transpose, KOPS_E_DTYPE, "x is f64, y is f32: transpose wants one type for both");
@@ -245,7 +279,7 @@ static void softmax_rows_are_folded(void **state)
 	assert_int_equal(check(&args), 0);
 	const uint64_t want[4] = {1, 1, 35, 9};
 	assert_memory_equal(args.views[0].shape, want, sizeof want);
-	assert_int_equal(args.views[1].strides[2], 9);
+	assert_int_equal(args.views[SOFTMAX_Y].strides[2], 9);
 }
 
 static void transpose_exchanges_the_last_two(void **state)
@@ -432,6 +466,7 @@ int main(void)
 	    cmocka_unit_test(gemm_operands_get_one_form),
 	    cmocka_unit_test(gemm_repeats_its_bias_to_c),
 	    cmocka_unit_test(softmax_works_in_place_or_apart),
+	    cmocka_unit_test(softmax_repeats_its_mask_to_x),
 	    cmocka_unit_test(each_op_has_its_types),
 	    cmocka_unit_test(softmax_rows_are_folded),
 	    cmocka_unit_test(transpose_exchanges_the_last_two),

@@ -14,6 +14,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "softmax/operands.h"
 
 #ifdef KOPS_SANITIZE
 #define LONGEST 50001
@@ -33,8 +34,8 @@ static struct op_args row_of(kops_dtype dtype, int64_t n, double scale, bool log
 	args.views[0] =
 	    (struct view){.space = in, .data = in, .dtype = dtype, .rank = 1, .shape = {(uint64_t)n}};
 	args.views[0].strides[0] = 1;
-	args.views[1] = args.views[0];
-	args.views[1].space = args.views[1].data = y;
+	args.views[SOFTMAX_Y] = args.views[SOFTMAX_X];
+	args.views[SOFTMAX_Y].space = args.views[SOFTMAX_Y].data = y;
 	return args;
 }
 
@@ -178,11 +179,71 @@ static void long_sums_stay_exact(void **state)
 		assert_true(fabs((double)got[i] * LONGEST - 1) < 2e-7);
 }
 
+/* Of kernel k, with a mask that is repeated along rows or along columns. */
+static void run_masked(struct op_args args, unsigned k, const float *mask, int64_t row_step,
+                       int64_t column_step)
+{
+	const struct kernel *kernel = &softmax_cpu_kernels.kernels[k];
+	static char workspace[1 << 20];
+	const struct launch launch = {.workspace = workspace};
+	char why[WHY_BYTES];
+
+	args.views[SOFTMAX_MASK] = args.views[SOFTMAX_X];
+	args.views[SOFTMAX_MASK].space = args.views[SOFTMAX_MASK].data = (void *)(uintptr_t)mask;
+	args.views[SOFTMAX_MASK].strides[0] = row_step;
+	args.views[SOFTMAX_MASK].strides[1] = column_step;
+	assert_int_equal(op_check(&args, why), 0);
+	assert_true(!kernel->workspace || kernel->workspace(&args) <= sizeof workspace);
+	assert_int_equal(kernel->launch(&args, &launch), 0);
+}
+
+/* Rows of which everything is masked are 0, or -Inf; a NaN among them stays. Short rows, long ones and shared
+ * ones. */
+static void rows_that_are_masked_are_zeros(void **state)
+{
+	static const int64_t columns[] = {5, 9000, 16600}; /* three rows fit */
+	static float mask[LONGEST];
+
+	(void)state;
+	for (unsigned c = 0; c < 3; c++)
+		for (unsigned log = 0; log < 2; log++)
+			for (unsigned k = 0; k < 2; k++) {
+				int64_t n = columns[c];
+				struct op_args args = row_of(KOPS_F32, 3, 0.5, log, got);
+				for (unsigned v = SOFTMAX_X; v <= SOFTMAX_Y; v += SOFTMAX_Y - SOFTMAX_X) {
+					args.views[v].rank = 2;
+					args.views[v].shape[1] = (uint64_t)n;
+					view_make_dense(&args.views[v]);
+				}
+				for (int64_t i = 0; i < 3 * n; i++) {
+					in[i] = (float)(i % 7);
+					mask[i] = i < n || i % 2 ? -INFINITY : 0;
+				}
+				in[2 * n + 1] = NAN;
+				run_masked(args, k, mask, n, 1);
+				for (int64_t i = 0; i < 3 * n; i++) {
+					if (i >= 2 * n)
+						assert_true(isnan(got[i]));
+					else if (mask[i] < 0)
+						assert_true(log ? got[i] == -INFINITY : got[i] == 0);
+					else
+						assert_true(isfinite(got[i]) && (log || got[i] > 0));
+				}
+				in[2 * n + 1] = 1;
+				run_masked(args, k, mask, 1, 0); /* the first rows of all */
+				for (int64_t i = 0; i < 3 * n; i++)
+					assert_true(log ? got[i] == -INFINITY : got[i] == 0);
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(rows_of_one_value),          cmocka_unit_test(infinite_pieces),
-	    cmocka_unit_test(one_special_value_in_a_row), cmocka_unit_test(ends_of_the_range),
+	    cmocka_unit_test(rows_that_are_masked_are_zeros),
+	    cmocka_unit_test(rows_of_one_value),
+	    cmocka_unit_test(infinite_pieces),
+	    cmocka_unit_test(one_special_value_in_a_row),
+	    cmocka_unit_test(ends_of_the_range),
 	    cmocka_unit_test(long_sums_stay_exact),
 	};
 
