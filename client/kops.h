@@ -40,9 +40,9 @@
  *                                                   y: x's shape                       f16, bf16,
  *                                                                                      i32, c64,
  *                                                                                      c128
- *     reduce      y = the sum, the largest or the   x: 1 to 4 axes                     f32, f64,      no
- *                 mean of x over its last axis      y: x's shape without the last      f16, bf16
- *                                                     axis, or with 1 there
+ *     reduce      y = the sum, the largest, the     x: 1 to 4 axes                     f32, f64,      no
+ *                 mean, the smallest or the         y: x's shape without the last      f16, bf16
+ *                 product of x over its last axis     axis, or with 1 there
  *     multiply    y = a * b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
  *                 rounded once                      b: as a                            f16, bf16      b
  *                                                   y: 1 to 4 axes
@@ -83,6 +83,9 @@
  *                                                   mask: added to scale * q * kT
  *                                                   o: [batch, heads, queries,
  *                                                     value_dim]
+ *     arg_reduce  y = the index of the largest or   x: 1 to 4 axes                     x: f32, f64,   no
+ *                 smallest element of x along its   y: x's shape without the last        f16 or bf16
+ *                 last axis                           axis, or with 1 there            y: i32
  */
 
 /* End of table of ops */
@@ -652,13 +655,14 @@ int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const cha
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
- * y = the sum, the largest or the mean of x over its last axis.
+ * y = the sum, the largest, the mean, the smallest or the product of x over its last axis.
  *   x     1 to 4 axes
  *   y     x's shape without the last axis, or with 1 there
- *   kind  what to compute of each row; sum (0), max (1) or mean (2)
- * All of one type: f32, f64, f16 or bf16. y must not overlap x. Of no element the sum is 0, the largest -Inf
- * and the mean NaN. A NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum
- * is beyond the type's range. Such a sum is infinite, and may be where only a part of it is.
+ *   kind  what to compute of each row; sum (0), max (1), mean (2), min (3) or prod (4)
+ * All of one type: f32, f64, f16 or bf16. y must not overlap x. Of no element the sum is 0, the product 1, the
+ * largest -Inf, the smallest Inf and the mean NaN. A NaN among the elements gives NaN. A mean of finite numbers
+ * is finite, even if their sum is beyond the type's range. Such a sum is infinite, and may be where only a part
+ * of it is. So may a product, which may also be 0 where a part of it is too small. Products are made in f64.
  */
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
 
@@ -783,6 +787,21 @@ typedef enum kops_attention_causal {
  */
 int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
                        kops_attention_causal causal, const char *kernel);
+
+typedef enum kops_arg_reduce_kind {
+	KOPS_ARG_REDUCE_KIND_MAX = 0,
+	KOPS_ARG_REDUCE_KIND_MIN = 1,
+} kops_arg_reduce_kind;
+
+/*
+ * y = the index of the largest or smallest element of x along its last axis.
+ *   x     1 to 4 axes; the last one has an element; f32, f64, f16 or bf16
+ *   y     x's shape without the last axis, or with 1 there; i32
+ *   kind  what to look for in each row; max (0) or min (1)
+ * y must not overlap x. Of equal elements it is the first. The first NaN counts as the largest, and as the
+ * smallest.
+ */
+int kops_job_arg_reduce(kops_job *job, kops_view x, kops_view y, kops_arg_reduce_kind kind, const char *kernel);
 
 /* End of job calls */
 
@@ -991,8 +1010,8 @@ int kops_add(kops *k, kops_view a, kops_view b, kops_view y);
 int kops_copy(kops *k, kops_view x, kops_view y);
 
 /*
- * y = the sum, the largest or the mean of x over its last axis. Shapes, types and use in place as for
- * kops_job_reduce().
+ * y = the sum, the largest, the mean, the smallest or the product of x over its last axis. Shapes, types and
+ * use in place as for kops_job_reduce().
  */
 int kops_reduce(kops *k, kops_view x, kops_view y, kops_reduction kind);
 
@@ -1027,6 +1046,12 @@ int kops_unary(kops *k, kops_view x, kops_view y, kops_unary_function function, 
  */
 int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
                    kops_attention_causal causal);
+
+/*
+ * y = the index of the largest or smallest element of x along its last axis. Shapes, types and use in place as
+ * for kops_job_arg_reduce().
+ */
+int kops_arg_reduce(kops *k, kops_view x, kops_view y, kops_arg_reduce_kind kind);
 
 /* End of one-op calls */
 

@@ -413,6 +413,11 @@ class job
 	{
 		return added(kops_job_attention(get(), q, k, v, mask, o, causal, kernel));
 	}
+	job &arg_reduce(view x, view y, kops_arg_reduce_kind kind = KOPS_ARG_REDUCE_KIND_MAX,
+	                const char *kernel = nullptr)
+	{
+		return added(kops_job_arg_reduce(get(), x, y, kind, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -702,6 +707,10 @@ class client
 	               kops_attention_causal causal = KOPS_ATTENTION_CAUSAL_NONE)
 	{
 		detail::check(connection(), kops_attention(get(), q, k, v, mask, o, causal));
+	}
+	void arg_reduce(view x, view y, kops_arg_reduce_kind kind = KOPS_ARG_REDUCE_KIND_MAX)
+	{
+		detail::check(connection(), kops_arg_reduce(get(), x, y, kind));
 	}
 	/* End of members of client */
 

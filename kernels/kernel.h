@@ -92,6 +92,13 @@ struct reduce_params {
 	bool goes_on; /* continues from the content of y, in a later part of one op */
 };
 
+enum arg_reduction { ARG_MAX, ARG_MIN };
+struct arg_reduce_params {
+	enum arg_reduction kind;
+	bool is_part, goes_on; /* set by check(), and of parts: goes_on from what is carried */
+	int64_t first;         /* the index of a part's first column */
+};
+
 struct unary_params {
 	enum unary_function function;
 	double scale, low, high; /* exact in the type that is computed in */
@@ -157,6 +164,7 @@ struct op_args {
 		struct gemm_params gemm;
 		struct softmax_params softmax;
 		struct reduce_params reduce;
+		struct arg_reduce_params arg_reduce;
 		struct unary_params unary;
 		struct plain_params plain;
 	} params;

@@ -66,6 +66,8 @@ typedef enum kops_reduction {
 	KOPS_SUM = 0,
 	KOPS_MAX = 1,
 	KOPS_MEAN = 2,
+	KOPS_MIN = 3,
+	KOPS_PROD = 4,
 } kops_reduction;
 
 /* Who may attach a published buffer, besides root. */

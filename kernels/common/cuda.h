@@ -112,6 +112,7 @@ double cuda_clock_factor(void);
 double cuda_ns_of_bytes(double bytes, double share);
 double cuda_ns_of_clocks(double clocks);
 /* Time of operations on f64, for which some GPUs have few units; 0 for ops on other types. */
+double cuda_ns_of_f64(double operations);
 double cuda_f64_ns(const struct op_args *args, double operations);
 /* Time of device memory's lines and of address arithmetic, whatever is computed. */
 double cuda_memory_ns(const struct op_args *args);

@@ -49,14 +49,16 @@ double cuda_ns_of_clocks(double clocks)
  * Uses the ratio of f32's and f64's speed that the GPU reports; a multiprocessor does 128 f32 operations per
  * clock. No constant is fitted to ops on f64 yet.
  */
-double cuda_f64_ns(const struct op_args *args, double operations)
+double cuda_ns_of_f64(double operations)
 {
 	const double f32_per_clock = 128;
-
-	if (op_output_const(args)->dtype != KOPS_F64)
-		return 0;
 	double ratio = at_least(cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio), 2);
 	return cuda_ns_of_clocks(operations * ratio / f32_per_clock);
+}
+
+double cuda_f64_ns(const struct op_args *args, double operations)
+{
+	return op_output_const(args)->dtype == KOPS_F64 ? cuda_ns_of_f64(operations) : 0;
 }
 
 double cuda_memory_ns(const struct op_args *args)

@@ -215,6 +215,43 @@ double rules_bytes(const struct view *v)
 	return count;
 }
 
+int rules_reduced(const struct view *x, struct view *y, char why[WHY_BYTES])
+{
+	char tx[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
+	struct view whole = *y;
+	bool fits;
+	int rc;
+
+	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_rank(y, "y", 1, 4, why)) < 0)
+		return rc;
+	if (y->rank + 1 == x->rank) {
+		whole.shape[y->rank] = 1;
+		whole.strides[y->rank] = 0;
+		whole.rank++;
+	}
+	fits = whole.rank == x->rank && whole.shape[x->rank - 1] == 1;
+	for (uint32_t d = 0; fits && d + 1 < x->rank; d++)
+		fits = whole.shape[d] == x->shape[d];
+	if (!fits)
+		return rules_refuse(why, KOPS_E_SHAPE,
+		                    "x is %s and y %s; y has x's shape without the last axis, or with 1 there",
+		                    rules_shape(x, tx), rules_shape(y, ty));
+	*y = whole;
+	return 0;
+}
+
+int rules_reduced_result(struct op_args *args, char why[WHY_BYTES])
+{
+	struct view *y = op_output(args);
+
+	(void)why;
+	if (y->rank > 1)
+		y->rank--;
+	else
+		y->shape[0] = 1;
+	return 0;
+}
+
 static bool is_widened(const struct view *y)
 {
 	return dtype_accumulator(y->dtype) != y->dtype;

@@ -44,6 +44,13 @@ int rules_broadcast(const struct view *a, const char *a_name, const struct view 
                     struct view *y, char why[WHY_BYTES]);
 
 /*
+ * For ops whose y has x's shape without the last axis, or with one index there. rules_reduced() checks ranks of
+ * 1 to 4, and gives y the rank of x. The other function is for op.result.
+ */
+int rules_reduced(const struct view *x, struct view *y, char why[WHY_BYTES]);
+int rules_reduced_result(struct op_args *args, char why[WHY_BYTES]);
+
+/*
  * Adds leading axes of one index, stride 0, up to `rank`. Views without elements may have any strides; these
  * become 0, so that computing with them cannot overflow.
  */

@@ -62,7 +62,7 @@ __device__ __forceinline__ unsigned bring(uint4 *to, const problem &p, const T *
 }
 
 /* This lane's share of elements [from, to): whole words, and single elements at the ends. */
-template <bool MAX, typename T, unsigned GROUP>
+template <total_kind KIND, typename T, unsigned GROUP>
 __device__ __forceinline__ float join_words(const T *x, unsigned from, unsigned to)
 {
 	constexpr unsigned N = PAIR<T>;
@@ -72,29 +72,29 @@ __device__ __forceinline__ float join_words(const T *x, unsigned from, unsigned 
 
 #pragma unroll
 	for (unsigned i = 0; i < N; i++)
-		sums[i] = total<MAX>::nothing();
+		sums[i] = total<KIND>::nothing();
 #pragma unroll 4
 	for (unsigned w = (from + N - 1) / N + lane; w < last; w += GROUP) {
 		some<T, N> v = words[w];
 #pragma unroll
 		for (unsigned i = 0; i < N; i++)
-			sums[i] = total<MAX>::join(sums[i], (float)v.of[i]);
+			sums[i] = total<KIND>::join(sums[i], (float)v.of[i]);
 	}
 	if (from % N != 0 && lane == 0)
-		sums[0] = total<MAX>::join(sums[0], (float)x[from]);
+		sums[0] = total<KIND>::join(sums[0], (float)x[from]);
 	if (to % N != 0 && lane == GROUP - 1)
-		sums[N - 1] = total<MAX>::join(sums[N - 1], (float)x[to - 1]);
-	return N == 1 ? sums[0] : total<MAX>::join(sums[0], sums[N - 1]);
+		sums[N - 1] = total<KIND>::join(sums[N - 1], (float)x[to - 1]);
+	return N == 1 ? sums[0] : total<KIND>::join(sums[0], sums[N - 1]);
 }
 
 /* What a lane alone adds up, element by element: its ends cost more than words save. */
-template <bool MAX, typename T> __device__ __forceinline__ float join_elements(const T *x, unsigned n)
+template <total_kind KIND, typename T> __device__ __forceinline__ float join_elements(const T *x, unsigned n)
 {
 	float sum = (float)x[0];
 
 #pragma unroll 4
 	for (unsigned k = 1; k < n; k++)
-		sum = total<MAX>::join(sum, (float)x[k]);
+		sum = total<KIND>::join(sum, (float)x[k]);
 	return sum;
 }
 
@@ -115,7 +115,7 @@ __device__ __forceinline__ uint4 blend(uint4 v, uint4 behind, unsigned n)
  * This lane's share of n whole vectors of elements, GROUP at least. They begin `ahead` bytes behind x: what
  * comes before is replaced by as many bytes of the vector behind the last.
  */
-template <bool MAX, typename T, unsigned GROUP>
+template <total_kind KIND, typename T, unsigned GROUP>
 __device__ __forceinline__ float join_vectors(const uint4 *x, unsigned ahead, unsigned n)
 {
 	unsigned lane = threadIdx.x % GROUP;
@@ -124,14 +124,14 @@ __device__ __forceinline__ float join_vectors(const uint4 *x, unsigned ahead, un
 
 	if (ahead > 0)
 		v = blend(v, x[n], lane == 0 ? ahead : 0);
-	sum = join_vector<MAX, T>(total<MAX>::nothing(), v);
+	sum = join_vector<KIND, T>(total<KIND>::nothing(), v);
 	for (unsigned i = lane + GROUP; i < n; i += GROUP)
-		sum = join_vector<MAX, T>(sum, x[i]);
+		sum = join_vector<KIND, T>(sum, x[i]);
 	return sum;
 }
 
 /* Row r of a tile whose elements begin `ahead` elements in. */
-template <bool MAX, typename T, unsigned GROUP>
+template <total_kind KIND, typename T, unsigned GROUP>
 __device__ __forceinline__ float join_row(const uint4 *tile, unsigned ahead, unsigned r, unsigned cols)
 {
 	constexpr unsigned N = sizeof(uint4) / sizeof(T);
@@ -139,12 +139,13 @@ __device__ __forceinline__ float join_row(const uint4 *tile, unsigned ahead, uns
 	float sum;
 
 	if (cols % N == 0)
-		sum = join_vectors<MAX, T, GROUP>(tile + r * (cols / N), ahead * (unsigned)sizeof(T), cols / N);
+		sum =
+		    join_vectors<KIND, T, GROUP>(tile + r * (cols / N), ahead * (unsigned)sizeof(T), cols / N);
 	else if (GROUP == 1)
-		sum = join_elements<MAX, T>((const T *)tile + from, cols);
+		sum = join_elements<KIND, T>((const T *)tile + from, cols);
 	else
-		sum = join_words<MAX, T, GROUP>((const T *)tile, from, from + cols);
-	return join_lanes<MAX, GROUP>(sum);
+		sum = join_words<KIND, T, GROUP>((const T *)tile, from, from + cols);
+	return join_lanes<KIND, GROUP>(sum);
 }
 
 /* This lane's share of the elements of a row, in f64; the sum of all of them. */
@@ -156,7 +157,7 @@ __device__ __forceinline__ double add_row_wide(const uint4 *tile, unsigned from,
 #pragma unroll 1
 	for (unsigned k = threadIdx.x % GROUP; k < cols; k += GROUP)
 		sum += (double)(float)((const T *)tile)[from + k];
-	return join_lanes<false, GROUP>(sum);
+	return join_lanes<SUM, GROUP>(sum);
 }
 
 /* What y has of a sum where p.plain. f32 is exact enough for a scale if y is of 16 bits. */
@@ -172,7 +173,7 @@ template <typename T> __device__ __forceinline__ T plain_result(const problem &p
  * Sums of a tile's rows, from `first` on, which begin `ahead` elements in: GROUP lanes for each. COLS: their
  * elements, if the compiler knows.
  */
-template <bool MAX, typename T, unsigned GROUP, bool PLAIN, unsigned COLS = 0>
+template <total_kind KIND, typename T, unsigned GROUP, bool PLAIN, unsigned COLS = 0>
 __device__ __forceinline__ void reduce_tile(const problem &p, const tiling &t, const uint4 *tile,
                                             unsigned ahead, uint64_t first, unsigned rows)
 {
@@ -184,35 +185,35 @@ __device__ __forceinline__ void reduce_tile(const problem &p, const tiling &t, c
 	for (unsigned i = threadIdx.x / WARP; i < t.rows / ROWS; i += WARPS) {
 		unsigned within = i & (apart - 1), r = (i - within) * ROWS + within + of_warp * apart;
 		unsigned row = r < rows ? r : 0;
-		float sum = join_row<MAX, T, GROUP>(tile, ahead, row, cols);
-		bool again = COLS != 1 && overflows<MAX, T, GROUP>(sum);
+		float sum = join_row<KIND, T, GROUP>(tile, ahead, row, cols);
+		bool again = COLS != 1 && overflows<KIND, T, GROUP>(sum);
 		double wide = again ? add_row_wide<T, GROUP>(tile, ahead + row * cols, cols) : 0;
 
 		if (threadIdx.x % GROUP != 0 || r >= rows)
 			continue;
 		if (again && !is_finite(sum)) /* not another row's of the warp */
-			store_at<MAX, T>(p, (int64_t)(first + r) * p.y_batch[2], wide);
+			store_at<KIND, T>(p, (int64_t)(first + r) * p.y_batch[2], wide);
 		else if (PLAIN)
 			y[r] = plain_result<T>(p, sum);
 		else
-			store_at<MAX, T>(p, (int64_t)(first + r) * p.y_batch[2], (double)sum);
+			store_at<KIND, T>(p, (int64_t)(first + r) * p.y_batch[2], (double)sum);
 	}
 }
 
 /* As reduce_tile(), which the compiler unrolls for rows of up to FEW elements: they wait for instructions. */
-template <bool MAX, typename T, unsigned GROUP, unsigned COLS = 1>
+template <total_kind KIND, typename T, unsigned GROUP, unsigned COLS = 1>
 __device__ __forceinline__ void reduce_plain_tile(const problem &p, const tiling &t, const uint4 *tile,
                                                   unsigned ahead, uint64_t first, unsigned rows)
 {
 	if constexpr (GROUP > 1 || COLS > FEW)
-		reduce_tile<MAX, T, GROUP, true>(p, t, tile, ahead, first, rows);
+		reduce_tile<KIND, T, GROUP, true>(p, t, tile, ahead, first, rows);
 	else if (p.cols == COLS)
-		reduce_tile<MAX, T, GROUP, true, COLS>(p, t, tile, ahead, first, rows);
+		reduce_tile<KIND, T, GROUP, true, COLS>(p, t, tile, ahead, first, rows);
 	else
-		reduce_plain_tile<MAX, T, GROUP, COLS + 1>(p, t, tile, ahead, first, rows);
+		reduce_plain_tile<KIND, T, GROUP, COLS + 1>(p, t, tile, ahead, first, rows);
 }
 
-template <bool MAX, typename T, unsigned GROUP>
+template <total_kind KIND, typename T, unsigned GROUP>
 __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) reduce_flat(problem p, tiling t)
 {
 	extern __shared__ uint4 tile[];
@@ -225,9 +226,9 @@ __global__ void __launch_bounds__(THREADS, CUDA_RESIDENT_THREADS / THREADS) redu
 		unsigned ahead = bring(tile, p, from, rows * (unsigned)p.cols);
 
 		if (p.plain)
-			reduce_plain_tile<MAX, T, GROUP>(p, t, tile, ahead, first, rows);
+			reduce_plain_tile<KIND, T, GROUP>(p, t, tile, ahead, first, rows);
 		else
-			reduce_tile<MAX, T, GROUP, false>(p, t, tile, ahead, first, rows);
+			reduce_tile<KIND, T, GROUP, false>(p, t, tile, ahead, first, rows);
 		__syncthreads(); /* the next one comes in its place */
 	}
 	let_next_kernel_come();
@@ -256,35 +257,35 @@ template <typename T> tiling tiling_of(const problem &p, unsigned group)
 	return {bytes < FLAT_BYTES ? FLAT_BYTES / bytes * pass : pass, apart < WARPS ? apart : WARPS};
 }
 
-template <bool MAX, typename T, unsigned GROUP> void launch_flat(const problem &p, cudaStream_t stream)
+template <total_kind KIND, typename T, unsigned GROUP> void launch_flat(const problem &p, cudaStream_t stream)
 {
 	tiling t = tiling_of<T>(p, GROUP);
 	size_t bytes = t.rows * p.cols * sizeof(T) + 2 * sizeof(uint4);
 
-	launch_kernel(reduce_flat<MAX, T, GROUP>, {dim3(grid_of(p.rows, t.rows)), dim3(THREADS), bytes}, stream,
-	              p, t);
+	launch_kernel(reduce_flat<KIND, T, GROUP>, {dim3(grid_of(p.rows, t.rows)), dim3(THREADS), bytes},
+	              stream, p, t);
 }
 
 /*
  * Eight lanes read a vector each at a time, which should be in different banks. Two in the same are no harm, so
  * rows of so many vectors that 2, 4 or 8 divides them have half as many lanes at least.
  */
-template <bool MAX, typename T> void launch_flat(const problem &p, uint64_t bytes, cudaStream_t stream)
+template <total_kind KIND, typename T> void launch_flat(const problem &p, uint64_t bytes, cudaStream_t stream)
 {
 	uint64_t divisor = factor_of_two(p) * sizeof(T) / sizeof(uint4);
 	uint64_t lanes = (bytes + LANE_BYTES - 1) / LANE_BYTES, apart = divisor < 8 ? divisor / 2 : 4;
 
 	lanes = lanes > apart ? lanes : apart;
 	if (lanes <= 1)
-		launch_flat<MAX, T, 1>(p, stream);
+		launch_flat<KIND, T, 1>(p, stream);
 	else if (lanes <= 2)
-		launch_flat<MAX, T, 2>(p, stream);
+		launch_flat<KIND, T, 2>(p, stream);
 	else if (lanes <= 4)
-		launch_flat<MAX, T, 4>(p, stream);
+		launch_flat<KIND, T, 4>(p, stream);
 	else if (lanes <= 8)
-		launch_flat<MAX, T, 8>(p, stream);
+		launch_flat<KIND, T, 8>(p, stream);
 	else
-		launch_flat<MAX, T, 16>(p, stream);
+		launch_flat<KIND, T, 16>(p, stream);
 }
 
 } // namespace

@@ -1,19 +1,21 @@
 /*
- * reduce: y = the sum, the largest or the mean of x over its last axis; f32, f64, f16 and bf16.
+ * reduce: y = the sum, the largest, the mean, the smallest or the product of x over its last axis; f32, f64,
+ * f16 and bf16.
  *
  * y has x's shape without the last axis, or with one index there. After check() both views have rank 4. The
  * last axis is reduced, and has one index in y. The three before it number the rows, and are folded if both
  * views allow it: dense tensors become (1, 1, rows, columns). Axes of one index have stride 0.
  *
- * A mean is a sum times params.scale. Without elements the sum is 0, the mean NaN and the largest -Inf. A NaN
- * among the elements makes each of them NaN. Sums of f64 are made in f64; others in f32 or more, and rounded
- * once.
+ * A mean is a sum times params.scale. Without elements the sum is 0, the product 1, the mean NaN, the largest
+ * -Inf and the smallest Inf. A NaN among the elements makes each of them NaN. Sums of f64 are made in f64;
+ * others in f32 or more, and rounded once. Products are made in f64.
  */
 #include <float.h>
 #include <math.h>
 
 #include "common/half.h"
 #include "common/rules.h"
+#include "reduce/join.h"
 
 enum { X, Y };
 
@@ -25,7 +27,8 @@ static const struct op_operand operands[] = {
            .about = "x's shape without the last axis, or with 1 there"},
 };
 
-static const char *const kinds[] = {[KOPS_SUM] = "sum", [KOPS_MAX] = "max", [KOPS_MEAN] = "mean"};
+static const char *const kinds[] = {
+    [KOPS_SUM] = "sum", [KOPS_MAX] = "max", [KOPS_MEAN] = "mean", [KOPS_MIN] = "min", [KOPS_PROD] = "prod"};
 
 static const struct op_attribute attributes[] = {
     {.name = "kind",
@@ -37,29 +40,6 @@ static const struct op_attribute attributes[] = {
      .about = "what to compute of each row"},
 };
 
-/* Gives y the rank of x. */
-static int match_shapes(const struct view *x, struct view *y, char why[WHY_BYTES])
-{
-	char tx[RULES_SHAPE_BYTES], ty[RULES_SHAPE_BYTES];
-	struct view whole = *y;
-	bool fits;
-
-	if (y->rank + 1 == x->rank) {
-		whole.shape[y->rank] = 1;
-		whole.strides[y->rank] = 0;
-		whole.rank++;
-	}
-	fits = whole.rank == x->rank && whole.shape[x->rank - 1] == 1;
-	for (uint32_t d = 0; fits && d + 1 < x->rank; d++)
-		fits = whole.shape[d] == x->shape[d];
-	if (!fits)
-		return rules_refuse(why, KOPS_E_SHAPE,
-		                    "x is %s and y %s; y has x's shape without the last axis, or with 1 there",
-		                    rules_shape(x, tx), rules_shape(y, ty));
-	*y = whole;
-	return 0;
-}
-
 /* The mean of no elements is 0 · Inf. */
 static double scale_of(const struct view *x, kops_reduction kind)
 {
@@ -70,26 +50,13 @@ static double scale_of(const struct view *x, kops_reduction kind)
 	return n > 0 ? 1 / n : (double)INFINITY;
 }
 
-static int result(struct op_args *args, char why[WHY_BYTES])
-{
-	struct view *y = &args->views[Y];
-
-	(void)why;
-	if (y->rank > 1)
-		y->rank--;
-	else
-		y->shape[0] = 1;
-	return 0;
-}
-
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
 	struct reduce_params *p = &args->params.reduce;
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_rank(y, "y", 1, 4, why)) < 0 ||
-	    (rc = match_shapes(x, y, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
+	if ((rc = rules_reduced(x, y, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
 		return rc;
 	p->scale = scale_of(x, p->kind);
 	p->goes_on = false;
@@ -111,22 +78,23 @@ static void cost(const struct op_args *args, struct cost *ret)
 	ret->bytes = rules_bytes(&args->views[X]) + rules_bytes(&args->views[Y]);
 }
 
-static double largest(double a, double b)
+/* Sums and products are made in more than f64 has, to judge those of f64. */
+static long double join_wide(kops_reduction kind, long double result, double v)
 {
-	return a > b || isnan(a) ? a : b;
+	if (reduce_is_extreme(kind))
+		return (long double)reduce_join(kind, v, (double)result);
+	return kind == KOPS_PROD ? result * (long double)v : result + (long double)v;
 }
 
 /* x0: index of the row's first element, relative to the view's first. */
 static double reduce_row(const struct op_args *args, int64_t x0)
 {
 	const struct view *x = &args->views[X];
-	bool is_max = args->params.reduce.kind == KOPS_MAX;
-	long double result = is_max ? -(long double)INFINITY : 0; /* wider than f64, to judge sums of f64 */
+	kops_reduction kind = args->params.reduce.kind;
+	long double result = (long double)reduce_nothing(kind);
 
-	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
-		double v = half_load(x->data, x->dtype, x0 + i * x->strides[3]);
-		result = is_max ? (long double)largest(v, (double)result) : result + (long double)v;
-	}
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
+		result = join_wide(kind, result, half_load(x->data, x->dtype, x0 + i * x->strides[3]));
 	return (double)result;
 }
 
@@ -134,12 +102,10 @@ static void reference_row(const struct op_args *args, int64_t x0, int64_t y0)
 {
 	const struct view *y = &args->views[Y];
 	const struct reduce_params *p = &args->params.reduce;
-	double result = reduce_row(args, x0) * p->scale, before;
+	double result = reduce_row(args, x0) * p->scale;
 
-	if (p->goes_on) {
-		before = half_load(y->data, y->dtype, y0);
-		result = p->kind == KOPS_MAX ? largest(before, result) : before + result;
-	}
+	if (p->goes_on)
+		result = reduce_join(p->kind, half_load(y->data, y->dtype, y0), result);
 	half_store(y->data, y->dtype, y0, result);
 }
 
@@ -165,25 +131,61 @@ static double largest_sum(const struct op_args *args)
 }
 
 /*
+ * Returns true if the order decides whether a product leaves the range on its way: it has both large and small
+ * factors. Parts of a cut product go on in f32 from what is in y.
+ */
+static bool is_ambiguous(const struct op_args *args, int64_t x0)
+{
+	const struct view *x = &args->views[X];
+	double range = x->dtype == KOPS_F64 ? 1000 : 120, above = 0, below = 0;
+	bool has_zero = false;
+
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++) {
+		double power = log2(fabs(half_load(x->data, x->dtype, x0 + i * x->strides[3])));
+
+		has_zero |= power == -(double)INFINITY;
+		above += power > 0 ? power : 0;
+		below -= power < 0 && isfinite(power) ? power : 0;
+	}
+	return (above > range && (below > 1 || has_zero)) || (below > range && above > 1);
+}
+
+/* Returns what errors of the row are relative to: the sum of |x|, of a mean that times 1 / n; or the product.
+ */
+static double magnitude(const struct op_args *args, int64_t x0, double result)
+{
+	const struct view *x = &args->views[X];
+	double sum = 0;
+
+	if (args->params.reduce.kind == KOPS_PROD)
+		return fabs(result);
+	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
+		sum += fabs(half_load(x->data, x->dtype, x0 + i * x->strides[3]));
+	return sum;
+}
+
+/*
  * A sum or mean may be off by 17 u T, T the sum of |x| times the mean's 1 / n, u the unit roundoff: kernels add
  * some hundred terms in f32 before float64 takes over, and their roundings add up like the root of that; one is
- * that of the result. In f64 it is the roundings of the sum more.
+ * that of the result. In f64 it is the roundings of the sum more. T of a product is its magnitude: its few
+ * roundings in f32 are those of parts.
  */
 static void bounds(const struct op_args *args, uint64_t row, double *ret)
 {
 	const struct view *x = &args->views[X];
 	const struct reduce_params *p = &args->params.reduce;
 	int64_t x0 = view_row(x, row);
-	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, sum = 0;
+	double u = x->dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24, result = reduce_row(args, x0);
+	double total = magnitude(args, x0, result);
 
-	for (int64_t i = 0; i < (int64_t)x->shape[3]; i++)
-		sum += fabs(half_load(x->data, x->dtype, x0 + i * x->strides[3]));
-	if (p->kind == KOPS_MAX || !isfinite(reduce_row(args, x0) * p->scale))
+	if (p->kind == KOPS_PROD && !isnan(result) && is_ambiguous(args, x0))
+		*ret = -1;
+	else if (reduce_is_extreme(p->kind) || !isfinite(result * p->scale))
 		*ret = 0;
-	else if (sum > largest_sum(args))
+	else if (total > largest_sum(args))
 		*ret = -1;
 	else
-		*ret = (17 + rules_sum_roundings(x)) * u * sum * p->scale + rules_flushed(x->dtype);
+		*ret = (17 + rules_sum_roundings(x)) * u * total * p->scale + rules_flushed(x->dtype);
 }
 
 static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
@@ -229,17 +231,17 @@ static uint64_t steps(const struct op_args *args)
 	return args->views[X].shape[3];
 }
 
-/* The largest element needs no rounding, so only sums carry f32. */
+/* The largest and the smallest element need no rounding, so only sums and products carry f32. */
 static uint64_t carried_bytes(const struct op_args *args)
 {
-	return args->params.reduce.kind == KOPS_MAX ? 0 : rules_wide_bytes(args);
+	return reduce_is_extreme(args->params.reduce.kind) ? 0 : rules_wide_bytes(args);
 }
 
 static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint64_t n)
 {
 	view_narrow(&args->views[X], 3, first, n);
 	args->params.reduce.goes_on |= first > 0;
-	if (args->params.reduce.kind != KOPS_MAX)
+	if (!reduce_is_extreme(args->params.reduce.kind))
 		rules_widen(args);
 	(void)pass;
 }
@@ -248,13 +250,13 @@ static const struct part_axis part_axes[] = {{{0, 0}, false}, {{1, 1}, false}, {
 
 const struct op op_reduce = {
     .name = "reduce",
-    .title = "sum, max or mean over the last axis",
-    .about = "y = the sum, the largest or the mean of x over its last axis",
-    .notes = "Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives "
-             "NaN. A mean of "
-             "finite numbers is finite, even if their sum is beyond the type's range. Such a sum is infinite, "
-             "and may be "
-             "where only a part of it is.",
+    .title = "sum, max, mean, min or product over the last axis",
+    .about = "y = the sum, the largest, the mean, the smallest or the product of x over its last axis",
+    .notes =
+        "Of no element the sum is 0, the product 1, the largest -Inf, the smallest Inf and the mean NaN. A NaN "
+        "among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond the "
+        "type's range. Such a sum is infinite, and may be where only a part of it is. So may a product, which "
+        "may also be 0 where a part of it is too small. Products are made in f64.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,
@@ -267,7 +269,7 @@ const struct op op_reduce = {
     .step_part = step_part,
     .carried_bytes = carried_bytes,
     .check = check,
-    .result = result,
+    .result = rules_reduced_result,
     .reads_output = reads_output,
     .cost = cost,
     .reference = reference,

@@ -9,86 +9,84 @@
 #ifndef KOPS_KERNELS_REDUCE_PROBLEM_H
 #define KOPS_KERNELS_REDUCE_PROBLEM_H
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <math.h>
 #include <string.h>
 
 #include "common/hopper/compare.cuh"
-#include "common/launch.cuh"
-#include "common/rows.cuh"
-#include "reduce/split.h"
+#include "reduce/rows.cuh"
 
 namespace
 {
 
-constexpr unsigned THREADS = REDUCE_THREADS;
-constexpr unsigned WARP = 32;
-constexpr unsigned WARPS = THREADS / WARP;
-constexpr uint64_t GRID_MAX = 1u << 20;
-
-struct problem {
-	const void *x;
-	void *y;
-	uint64_t rows, cols, batch[3];
-	int64_t x_batch[3], y_batch[3], x_col;
+struct problem : reduced_rows {
 	double scale;
 	bool goes_on, wide; /* wide: y is f32, whatever x is */
 	bool plain;         /* neither holds, and results along the last axis are side by side */
-	uint64_t chunk;
-	uint32_t splits;
-	double *partials; /* of each piece and row, where there are more than one */
+	double *partials;   /* of each piece and row, where there are more than one */
 };
 
 /* ---- What is added up ---- */
 
-/* In which few elements are added: f64 of f64. */
-template <typename T> struct summed {
-	typedef float type;
+/* LARGEST, SMALLEST: or NaN if there is one. */
+enum total_kind { SUM, LARGEST, SMALLEST, PRODUCT };
+
+/* An element: f64 or f32. */
+template <typename T> using sum_type = real<T>;
+
+/* In which few elements are joined: products leave f32's range soon. */
+template <total_kind KIND, typename T> struct joined {
+	typedef sum_type<T> type;
 };
-template <> struct summed<double> {
+template <typename T> struct joined<PRODUCT, T> {
 	typedef double type;
 };
-template <typename T> using sum_type = typename summed<T>::type;
+template <total_kind KIND, typename T> using part_type = typename joined<KIND, T>::type;
 
-/* MAX: the largest, or NaN if there is one. */
-template <bool MAX> struct total {
+template <total_kind KIND> struct total {
 	static __device__ __forceinline__ float nothing()
 	{
-		return MAX ? -INFINITY : 0.0f;
+		return KIND == LARGEST    ? -INFINITY
+		       : KIND == SMALLEST ? INFINITY
+		       : KIND == PRODUCT  ? 1.0f
+		                          : 0.0f;
 	}
 	template <typename F> static __device__ __forceinline__ F join(F a, F b)
 	{
-		if constexpr (MAX)
+		if constexpr (KIND == LARGEST)
 			return hopper::larger(a, b);
+		else if constexpr (KIND == SMALLEST)
+			return hopper::smaller(a, b);
+		else if constexpr (KIND == PRODUCT)
+			return a * b;
 		else
 			return a + b;
 	}
 };
 
 /* 16 bytes of elements. */
-template <bool MAX, typename T> __device__ __forceinline__ sum_type<T> join_vector(sum_type<T> sum, uint4 v)
+template <total_kind KIND, typename T>
+__device__ __forceinline__ part_type<KIND, T> join_vector(part_type<KIND, T> sum, uint4 v)
 {
 	constexpr int N = sizeof(uint4) / sizeof(T);
 	T t[N];
-	sum_type<T> part[N];
+	part_type<KIND, T> part[N];
 
 	memcpy(t, &v, sizeof v);
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		part[i] = (sum_type<T>)t[i];
+		part[i] = (part_type<KIND, T>)(sum_type<T>)t[i];
 #pragma unroll
 	for (int step = N / 2; step > 0; step /= 2)
 #pragma unroll
 		for (int i = 0; i < step; i++)
-			part[i] = total<MAX>::join(part[i], part[i + step]);
-	return total<MAX>::join(sum, part[0]);
+			part[i] = total<KIND>::join(part[i], part[i + step]);
+	return total<KIND>::join(sum, part[0]);
 }
 
 /* Whether an f32 sum of elements can leave its range: 100 of f16 cannot. For f64 there is nothing wider. */
-template <bool MAX, typename T> constexpr bool MAY_OVERFLOW = !MAX;
-template <> constexpr bool MAY_OVERFLOW<false, __half> = false;
-template <> constexpr bool MAY_OVERFLOW<false, double> = false;
+template <total_kind KIND, typename T> constexpr bool MAY_OVERFLOW = KIND == SUM;
+template <> constexpr bool MAY_OVERFLOW<SUM, __half> = false;
+template <> constexpr bool MAY_OVERFLOW<SUM, double> = false;
 
 __device__ __forceinline__ bool is_finite(float x)
 {
@@ -113,19 +111,20 @@ template <typename T> __device__ __forceinline__ double add_wide(double sum, uin
 	return sum;
 }
 
-template <bool MAX, unsigned GROUP, typename F> __device__ __forceinline__ F join_lanes(F result)
+template <total_kind KIND, unsigned GROUP, typename F> __device__ __forceinline__ F join_lanes(F result)
 {
 #pragma unroll
 	for (unsigned step = GROUP / 2; step > 0; step /= 2)
-		result = total<MAX>::join(result, __shfl_xor_sync(0xffffffff, result, step));
+		result = total<KIND>::join(result, __shfl_xor_sync(0xffffffff, result, step));
 	return result;
 }
 
 /* Whether a sum that GROUP lanes have is to be made again in f64, by the whole warp if lanes help each other.
  */
-template <bool MAX, typename T, unsigned GROUP> __device__ __forceinline__ bool overflows(sum_type<T> sum)
+template <total_kind KIND, typename T, unsigned GROUP>
+__device__ __forceinline__ bool overflows(part_type<KIND, T> sum)
 {
-	if constexpr (!MAY_OVERFLOW<MAX, T>)
+	if constexpr (!MAY_OVERFLOW<KIND, T>)
 		return false;
 	else if constexpr (GROUP == 1)
 		return !is_finite(sum);
@@ -134,22 +133,22 @@ template <bool MAX, typename T, unsigned GROUP> __device__ __forceinline__ bool 
 }
 
 /* Of the whole block; valid in its first warp. */
-template <bool MAX> __device__ __forceinline__ double join_block(double result)
+template <total_kind KIND> __device__ __forceinline__ double join_block(double result)
 {
 	__shared__ double of_warps[WARPS];
 	unsigned lane = threadIdx.x % WARP;
 
-	result = join_lanes<MAX, WARP>(result);
+	result = join_lanes<KIND, WARP>(result);
 	__syncthreads(); /* the piece before is through with of_warps */
 	if (lane == 0)
 		of_warps[threadIdx.x / WARP] = result;
 	__syncthreads();
-	return join_lanes<MAX, WARP>(lane < WARPS ? of_warps[lane] : (double)total<MAX>::nothing());
+	return join_lanes<KIND, WARP>(lane < WARPS ? of_warps[lane] : (double)total<KIND>::nothing());
 }
 
 /* ---- Where results go ---- */
 
-template <bool MAX, typename T>
+template <total_kind KIND, typename T>
 __device__ __forceinline__ void store_as(const problem &p, int64_t at, double result)
 {
 	T *y = (T *)p.y + at;
@@ -159,31 +158,31 @@ __device__ __forceinline__ void store_as(const problem &p, int64_t at, double re
 	if (p.scale != 1 || p.goes_on) {
 		result *= p.scale;
 		if (p.goes_on)
-			result = total<MAX>::join((double)(sum_type<T>)*y, result);
+			result = total<KIND>::join((double)(sum_type<T>)*y, result);
 	}
 	*y = (T)(sum_type<T>)result;
 }
 
-template <bool MAX, typename T>
+template <total_kind KIND, typename T>
 __device__ __forceinline__ void store_at(const problem &p, int64_t at, double result)
 {
 	if (p.wide)
-		store_as<MAX, float>(p, at, result);
+		store_as<KIND, float>(p, at, result);
 	else
-		store_as<MAX, T>(p, at, result);
+		store_as<KIND, T>(p, at, result);
 }
 
-template <bool MAX, typename T>
+template <total_kind KIND, typename T>
 __device__ __forceinline__ void store_row(const problem &p, uint64_t row, double result)
 {
-	store_at<MAX, T>(p, at_row(p, p.y_batch, row), result);
+	store_at<KIND, T>(p, at_row(p, p.y_batch, row), result);
 }
 
-template <bool MAX, typename T>
+template <total_kind KIND, typename T>
 __device__ __forceinline__ void store_piece(const problem &p, uint64_t row, uint64_t part, double result)
 {
 	if (p.splits == 1)
-		store_row<MAX, T>(p, row, result);
+		store_row<KIND, T>(p, row, result);
 	else
 		p.partials[part * p.rows + row] = result;
 }
@@ -192,15 +191,6 @@ __device__ __forceinline__ void store_piece(const problem &p, uint64_t row, uint
 template <typename T, unsigned N> struct alignas(N * sizeof(T)) some {
 	T of[N];
 };
-
-/* ---- Launching ---- */
-
-unsigned grid_of(uint64_t work, uint64_t per_block)
-{
-	uint64_t blocks = (work + per_block - 1) / per_block;
-
-	return (unsigned)(blocks < 1 ? 1 : blocks < GRID_MAX ? blocks : GRID_MAX);
-}
 
 } // namespace
 

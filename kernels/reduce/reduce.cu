@@ -1,5 +1,6 @@
 /*
- * reduce on GPUs: sums, largest and means over the last axis, read once at the memory's rate.
+ * reduce on GPUs: sums, products, means, largest and smallest over the last axis, read once at the memory's
+ * rate.
  *
  *   way      what it takes                   idea                                        bound
  *   short    rows of 1, 2, 4, … 128          some lanes of a warp keep a row in          HBM
@@ -55,7 +56,7 @@ constexpr unsigned SHORT_RESIDENT = 5;
  * ROWS rows from `first` on, THREADS / GROUP apart, of up to GROUP · VECTORS vectors each. WHOLE: there are all
  * those rows.
  */
-template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS, unsigned ROWS, bool WHOLE>
+template <total_kind KIND, typename T, unsigned GROUP, unsigned VECTORS, unsigned ROWS, bool WHOLE>
 __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 {
 	constexpr unsigned APART = THREADS / GROUP, N = sizeof(uint4) / sizeof(T);
@@ -75,28 +76,28 @@ __device__ __forceinline__ void reduce_rows_at(const problem &p, uint64_t first)
 #pragma unroll
 	for (unsigned r = 0; r < ROWS; r++) {
 		uint64_t row = first + r * APART;
-		sum_type<T> sum = total<MAX>::nothing();
+		part_type<KIND, T> sum = total<KIND>::nothing();
 
 #pragma unroll
 		for (unsigned u = 0; u < VECTORS; u++)
 			if (lane + u * GROUP < vectors)
-				sum = join_vector<MAX, T>(sum, v[r][u]);
-		sum = join_lanes<MAX, GROUP>(sum);
+				sum = join_vector<KIND, T>(sum, v[r][u]);
+		sum = join_lanes<KIND, GROUP>(sum);
 
 		double result = (double)sum;
-		if (overflows<MAX, T, GROUP>(sum)) {
+		if (overflows<KIND, T, GROUP>(sum)) {
 			const uint4 *x =
 			    (const uint4 *)((const T *)p.x + (int64_t)(row < p.rows ? row : 0) * p.x_batch[2]);
 
-			result = join_lanes<MAX, GROUP>(add_wide<T>(x, lane, vectors, GROUP));
+			result = join_lanes<KIND, GROUP>(add_wide<T>(x, lane, vectors, GROUP));
 			result = is_finite(sum) ? (double)sum : result; /* another row's was not */
 		}
 		if (lane == 0 && (WHOLE || row < p.rows))
-			store_at<MAX, T>(p, (int64_t)row * p.y_batch[2], result);
+			store_at<KIND, T>(p, (int64_t)row * p.y_batch[2], result);
 	}
 }
 
-template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS>
+template <total_kind KIND, typename T, unsigned GROUP, unsigned VECTORS>
 __global__ void __launch_bounds__(THREADS, SHORT_RESIDENT) reduce_short(problem p)
 {
 	constexpr unsigned APART = THREADS / GROUP, ROWS = UNROLL / VECTORS, TILE = APART * ROWS;
@@ -106,11 +107,11 @@ __global__ void __launch_bounds__(THREADS, SHORT_RESIDENT) reduce_short(problem 
 		uint64_t row = base + threadIdx.x / GROUP;
 
 		if (base + TILE <= p.rows)
-			reduce_rows_at<MAX, T, GROUP, VECTORS, ROWS, true>(p, row);
+			reduce_rows_at<KIND, T, GROUP, VECTORS, ROWS, true>(p, row);
 		else
 #pragma unroll 1
 			for (unsigned r = 0; r < ROWS; r++, row += APART)
-				reduce_rows_at<MAX, T, GROUP, VECTORS, 1, false>(p, row);
+				reduce_rows_at<KIND, T, GROUP, VECTORS, 1, false>(p, row);
 	}
 	let_next_kernel_come();
 }
@@ -118,12 +119,12 @@ __global__ void __launch_bounds__(THREADS, SHORT_RESIDENT) reduce_short(problem 
 /* ---- long: rows whose elements are side by side ---- */
 
 /* n elements side by side, by GROUP threads of which this is one: its share. */
-template <bool MAX, typename T, unsigned GROUP>
+template <total_kind KIND, typename T, unsigned GROUP>
 __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned thread)
 {
 	constexpr uint64_t N = sizeof(uint4) / sizeof(T);
 	uint64_t head = (sizeof(uint4) - (uintptr_t)x % sizeof(uint4)) % sizeof(uint4) / sizeof(T);
-	double result = total<MAX>::nothing();
+	double result = total<KIND>::nothing();
 
 	head = head < n ? head : n;
 	const uint4 *vectors = (const uint4 *)(x + head);
@@ -132,7 +133,7 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 	unsigned n_tail = (unsigned)(n - head - n_vectors * N);
 
 	while (i < n_vectors) {
-		sum_type<T> sum = total<MAX>::nothing();
+		part_type<KIND, T> sum = total<KIND>::nothing();
 		uint64_t first = i;
 
 		for (int flush = 0; flush < FLUSH && i < n_vectors; flush++) {
@@ -144,22 +145,22 @@ __device__ __forceinline__ double reduce_run(const T *x, uint64_t n, unsigned th
 #pragma unroll
 			for (int u = 0; u < UNROLL; u++)
 				if (i + u * GROUP < n_vectors)
-					sum = join_vector<MAX, T>(sum, v[u]);
+					sum = join_vector<KIND, T>(sum, v[u]);
 			i += UNROLL * GROUP;
 		}
 		double share = (double)sum;
-		if (overflows<MAX, T, 1>(sum))
+		if (overflows<KIND, T, 1>(sum))
 			share = add_wide<T>(vectors, first, i < n_vectors ? i : n_vectors, GROUP);
-		result = total<MAX>::join(result, share);
+		result = total<KIND>::join(result, share);
 	}
 	for (unsigned k = thread; k < head; k += GROUP)
-		result = total<MAX>::join(result, (double)(sum_type<T>)x[k]);
+		result = total<KIND>::join(result, (double)(sum_type<T>)x[k]);
 	for (unsigned k = thread; k < n_tail; k += GROUP)
-		result = total<MAX>::join(result, (double)(sum_type<T>)tail[k]);
+		result = total<KIND>::join(result, (double)(sum_type<T>)tail[k]);
 	return result;
 }
 
-template <bool MAX, typename T, unsigned GROUP>
+template <total_kind KIND, typename T, unsigned GROUP>
 __global__ void __launch_bounds__(THREADS) reduce_long(problem p)
 {
 	constexpr unsigned GROUPS = THREADS / GROUP;
@@ -173,15 +174,15 @@ __global__ void __launch_bounds__(THREADS) reduce_long(problem p)
 
 		if (piece < pieces && from < p.cols)
 			n = p.chunk < p.cols - from ? p.chunk : p.cols - from;
-		result = reduce_run<MAX, T, GROUP>((const T *)p.x +
-		                                       (n ? at_row(p, p.x_batch, row) + (int64_t)from : 0),
-		                                   n, threadIdx.x % GROUP);
+		result = reduce_run<KIND, T, GROUP>((const T *)p.x +
+		                                        (n ? at_row(p, p.x_batch, row) + (int64_t)from : 0),
+		                                    n, threadIdx.x % GROUP);
 		if constexpr (GROUP == THREADS)
-			result = join_block<MAX>(result);
+			result = join_block<KIND>(result);
 		else
-			result = join_lanes<MAX, GROUP>(result);
+			result = join_lanes<KIND, GROUP>(result);
 		if (threadIdx.x % GROUP == 0 && piece < pieces)
-			store_piece<MAX, T>(p, row, part, result);
+			store_piece<KIND, T>(p, row, part, result);
 	}
 	let_next_kernel_come();
 }
@@ -201,12 +202,12 @@ template <typename T> __device__ __forceinline__ double add_apart(const T *x, in
 
 /* Of N rows' elements k, k + WARPS, … up to `to`, DEEP at most: all are loaded before the first is waited for.
  */
-template <bool MAX, typename T, unsigned N>
+template <total_kind KIND, typename T, unsigned N>
 __device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint64_t k, uint64_t to,
                                           int64_t x_col)
 {
 	some<T, N> v[DEEP];
-	sum_type<T> sums[N];
+	part_type<KIND, T> sums[N];
 
 #pragma unroll
 	for (int u = 0; u < DEEP; u++)
@@ -214,19 +215,20 @@ __device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint
 			v[u] = *(const some<T, N> *)(x + (int64_t)(k + u) * x_col);
 #pragma unroll
 	for (unsigned i = 0; i < N; i++)
-		sums[i] = total<MAX>::nothing();
+		sums[i] = total<KIND>::nothing();
 #pragma unroll
 	for (int u = 0; u < DEEP; u++)
 #pragma unroll
 		for (unsigned i = 0; i < N; i++)
 			if (k + u < to)
-				sums[i] = total<MAX>::join(sums[i], (sum_type<T>)v[u].of[i]);
+				sums[i] =
+				    total<KIND>::join(sums[i], (part_type<KIND, T>)(sum_type<T>)v[u].of[i]);
 #pragma unroll
 	for (unsigned i = 0; i < N; i++) {
 		double sum = (double)sums[i];
-		if (overflows<MAX, T, 1>(sums[i]))
+		if (overflows<KIND, T, 1>(sums[i]))
 			sum = add_apart(x + (int64_t)k * x_col + i, x_col, to - k < DEEP ? to - k : DEEP);
-		results[i] = total<MAX>::join(results[i], sum);
+		results[i] = total<KIND>::join(results[i], sum);
 	}
 }
 
@@ -234,7 +236,8 @@ __device__ __forceinline__ void join_some(double (&results)[N], const T *x, uint
  * A piece is a warp's: N rows for each lane, 1 or as many as are 16 bytes where rows are side by side from a
  * multiple of that on. Neighbouring warps are on neighbouring rows.
  */
-template <bool MAX, typename T, unsigned N> __global__ void __launch_bounds__(THREADS) reduce_strided(problem p)
+template <total_kind KIND, typename T, unsigned N>
+__global__ void __launch_bounds__(THREADS) reduce_strided(problem p)
 {
 	constexpr unsigned TILE = WARP * N;
 	uint64_t tiles = (p.rows + TILE - 1) / TILE, pieces = tiles * p.splits,
@@ -252,13 +255,13 @@ template <bool MAX, typename T, unsigned N> __global__ void __launch_bounds__(TH
 			continue;
 #pragma unroll
 		for (unsigned i = 0; i < N; i++)
-			results[i] = total<MAX>::nothing();
+			results[i] = total<KIND>::nothing();
 		const T *x = (const T *)p.x + at_row(p, p.x_batch, row);
 		for (uint64_t k = from; k < to; k += DEEP)
-			join_some<MAX, T, N>(results, x, k, to, p.x_col);
+			join_some<KIND, T, N>(results, x, k, to, p.x_col);
 #pragma unroll
 		for (unsigned i = 0; i < N; i++)
-			store_piece<MAX, T>(p, row + i, part, results[i]);
+			store_piece<KIND, T>(p, row + i, part, results[i]);
 	}
 	let_next_kernel_come();
 }
@@ -266,22 +269,22 @@ template <bool MAX, typename T, unsigned N> __global__ void __launch_bounds__(TH
 /* ---- Pieces of a row ---- */
 
 /* Of few rows: a block for each. */
-template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_few(problem p)
+template <total_kind KIND, typename T> __global__ void __launch_bounds__(THREADS) join_few(problem p)
 {
 	await_kernel_before();
 	for (uint64_t row = blockIdx.x; row < p.rows; row += gridDim.x) {
-		double result = total<MAX>::nothing();
+		double result = total<KIND>::nothing();
 		for (uint32_t i = threadIdx.x; i < p.splits; i += THREADS)
-			result = total<MAX>::join(result, p.partials[i * p.rows + row]);
-		result = join_block<MAX>(result);
+			result = total<KIND>::join(result, p.partials[i * p.rows + row]);
+		result = join_block<KIND>(result);
 		if (threadIdx.x == 0)
-			store_row<MAX, T>(p, row, result);
+			store_row<KIND, T>(p, row, result);
 	}
 	let_next_kernel_come();
 }
 
 /* Of many: a warp's lanes on neighbouring rows, the warps of a block along their pieces. */
-template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_many(problem p)
+template <total_kind KIND, typename T> __global__ void __launch_bounds__(THREADS) join_many(problem p)
 {
 	__shared__ double of_warps[WARPS][WARP];
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -290,18 +293,18 @@ template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_
 	for (uint64_t first = (uint64_t)blockIdx.x * WARP; first < p.rows;
 	     first += (uint64_t)gridDim.x * WARP) {
 		uint64_t row = first + lane;
-		double result = total<MAX>::nothing();
+		double result = total<KIND>::nothing();
 
 		for (uint32_t i = warp; i < p.splits && row < p.rows; i += WARPS)
-			result = total<MAX>::join(result, p.partials[i * p.rows + row]);
+			result = total<KIND>::join(result, p.partials[i * p.rows + row]);
 		__syncthreads(); /* those before are through with of_warps */
 		of_warps[warp][lane] = result;
 		__syncthreads();
 		if (warp > 0 || row >= p.rows)
 			continue;
 		for (unsigned w = 1; w < WARPS; w++)
-			result = total<MAX>::join(result, of_warps[w][lane]);
-		store_row<MAX, T>(p, row, result);
+			result = total<KIND>::join(result, of_warps[w][lane]);
+		store_row<KIND, T>(p, row, result);
 	}
 	let_next_kernel_come();
 }
@@ -311,25 +314,10 @@ template <bool MAX, typename T> __global__ void __launch_bounds__(THREADS) join_
 problem problem_of(const op_args *args, const reduce_split &s, void *workspace)
 {
 	const view *x = &args->views[0], *y = &args->views[1];
-	uint32_t outer = x->rank - 1;
 	problem p = {};
 
-	p.x = x->data;
-	p.y = y->data;
-	p.rows = s.rows;
-	p.cols = s.columns;
-	p.chunk = s.chunk;
-	p.splits = s.splits;
+	set_rows(&p, args, s);
 	p.partials = (double *)workspace;
-	p.x_col = x->strides[outer];
-	for (uint32_t i = 0; i < 3; i++) {
-		bool there = i + outer >= 3; /* the last `outer` of the three */
-		uint32_t d = there ? i + outer - 3 : 0;
-
-		p.batch[i] = there ? x->shape[d] : 1;
-		p.x_batch[i] = there ? x->strides[d] : 0;
-		p.y_batch[i] = there ? y->strides[d] : 0;
-	}
 	p.scale = args->params.reduce.scale;
 	p.goes_on = args->params.reduce.goes_on;
 	p.wide = y->dtype == KOPS_F32;
@@ -365,107 +353,110 @@ bool is_power_of_two(uint64_t n)
 	return (n & (n - 1)) == 0;
 }
 
-template <bool MAX, typename T, unsigned GROUP, unsigned VECTORS>
+template <total_kind KIND, typename T, unsigned GROUP, unsigned VECTORS>
 void launch_short(const problem &p, cudaStream_t stream)
 {
-	launch_kernel(reduce_short<MAX, T, GROUP, VECTORS>,
+	launch_kernel(reduce_short<KIND, T, GROUP, VECTORS>,
 	              {dim3(grid_of(p.rows, THREADS / GROUP * (UNROLL / VECTORS))), dim3(THREADS)}, stream, p);
 }
 
 /* vectors: of a row. */
-template <bool MAX, typename T> void launch_short(const problem &p, uint64_t vectors, cudaStream_t stream)
+template <total_kind KIND, typename T>
+void launch_short(const problem &p, uint64_t vectors, cudaStream_t stream)
 {
 	if (vectors <= 1)
-		launch_short<MAX, T, 1, 1>(p, stream);
+		launch_short<KIND, T, 1, 1>(p, stream);
 	else if (vectors <= 2)
-		launch_short<MAX, T, 2, 1>(p, stream);
+		launch_short<KIND, T, 2, 1>(p, stream);
 	else if (vectors <= 4)
-		launch_short<MAX, T, 4, 1>(p, stream);
+		launch_short<KIND, T, 4, 1>(p, stream);
 	else if (vectors <= 8)
-		launch_short<MAX, T, 8, 1>(p, stream);
+		launch_short<KIND, T, 8, 1>(p, stream);
 	else if (vectors <= 16)
-		launch_short<MAX, T, 16, 1>(p, stream);
+		launch_short<KIND, T, 16, 1>(p, stream);
 	else if (vectors <= WARP)
-		launch_short<MAX, T, WARP, 1>(p, stream);
+		launch_short<KIND, T, WARP, 1>(p, stream);
 	else if (vectors <= 2 * WARP)
-		launch_short<MAX, T, WARP, 2>(p, stream);
+		launch_short<KIND, T, WARP, 2>(p, stream);
 	else
-		launch_short<MAX, T, WARP, 4>(p, stream);
+		launch_short<KIND, T, WARP, 4>(p, stream);
 }
 
-template <bool MAX, typename T, unsigned GROUP> void launch_long(const problem &p, cudaStream_t stream)
+template <total_kind KIND, typename T, unsigned GROUP> void launch_long(const problem &p, cudaStream_t stream)
 {
-	launch_kernel(reduce_long<MAX, T, GROUP>,
+	launch_kernel(reduce_long<KIND, T, GROUP>,
 	              {dim3(grid_of(p.rows * p.splits, THREADS / GROUP)), dim3(THREADS)}, stream, p);
 }
 
-template <bool MAX, typename T> void launch_rows(const problem &p, cudaStream_t stream)
+template <total_kind KIND, typename T> void launch_rows(const problem &p, cudaStream_t stream)
 {
-	constexpr bool FLAT = sizeof(T) <= sizeof(float); /* not f64, of which short and long take the rows */
+	/* Not f64, nor products, which are made in it: short and long take those rows. */
+	constexpr bool FLAT = sizeof(T) <= sizeof(float) && KIND != PRODUCT;
 	uint64_t bytes = p.cols * sizeof(T);
 	bool small = p.splits == 1 && p.cols > 0 && bytes <= SHORT_VECTORS_MAX * sizeof(uint4);
 
 	if (small && is_aligned(p, sizeof(T)) && (!FLAT || is_power_of_two(bytes) || !is_flat(p))) {
-		launch_short<MAX, T>(p, bytes / sizeof(uint4), stream);
+		launch_short<KIND, T>(p, bytes / sizeof(uint4), stream);
 		return;
 	}
 	if constexpr (FLAT)
 		if (small && is_flat(p)) {
-			launch_flat<MAX, T>(p, bytes, stream);
+			launch_flat<KIND, T>(p, bytes, stream);
 			return;
 		}
 	if (bytes <= 512 * sizeof(uint4))
-		launch_long<MAX, T, WARP>(p, stream);
+		launch_long<KIND, T, WARP>(p, stream);
 	else
-		launch_long<MAX, T, THREADS>(p, stream);
+		launch_long<KIND, T, THREADS>(p, stream);
 }
 
-template <bool MAX, typename T> void launch_join(const problem &p, cudaStream_t stream)
+template <total_kind KIND, typename T> void launch_join(const problem &p, cudaStream_t stream)
 {
 	if (p.splits > 1 && p.rows < WARP)
-		launch_kernel(join_few<MAX, T>, {dim3(grid_of(p.rows, 1)), dim3(THREADS)}, stream, p);
+		launch_kernel(join_few<KIND, T>, {dim3(grid_of(p.rows, 1)), dim3(THREADS)}, stream, p);
 	else if (p.splits > 1)
-		launch_kernel(join_many<MAX, T>, {dim3(grid_of(p.rows, WARP)), dim3(THREADS)}, stream, p);
+		launch_kernel(join_many<KIND, T>, {dim3(grid_of(p.rows, WARP)), dim3(THREADS)}, stream, p);
 }
 
-template <bool MAX, typename T, unsigned N> void launch_tiles(const problem &p, cudaStream_t stream)
+template <total_kind KIND, typename T, unsigned N> void launch_tiles(const problem &p, cudaStream_t stream)
 {
 	uint64_t pieces = (p.rows + WARP * N - 1) / (WARP * N) * p.splits;
 
-	launch_kernel(reduce_strided<MAX, T, N>, {dim3(grid_of(pieces, WARPS)), dim3(THREADS)}, stream, p);
+	launch_kernel(reduce_strided<KIND, T, N>, {dim3(grid_of(pieces, WARPS)), dim3(THREADS)}, stream, p);
 }
 
-template <bool MAX, typename T> void launch_strided(const problem &p, cudaStream_t stream)
+template <total_kind KIND, typename T> void launch_strided(const problem &p, cudaStream_t stream)
 {
 	if (has_columns(p, sizeof(T)))
-		launch_tiles<MAX, T, sizeof(uint4) / sizeof(T)>(p, stream);
+		launch_tiles<KIND, T, sizeof(uint4) / sizeof(T)>(p, stream);
 	else
-		launch_tiles<MAX, T, 1>(p, stream);
+		launch_tiles<KIND, T, 1>(p, stream);
 }
 
-template <bool STRIDED, bool MAX, typename T> void launch_as(const problem &p, cudaStream_t stream)
+template <bool STRIDED, total_kind KIND, typename T> void launch_as(const problem &p, cudaStream_t stream)
 {
 	if constexpr (STRIDED)
-		launch_strided<MAX, T>(p, stream);
+		launch_strided<KIND, T>(p, stream);
 	else
-		launch_rows<MAX, T>(p, stream);
-	launch_join<MAX, T>(p, stream);
+		launch_rows<KIND, T>(p, stream);
+	launch_join<KIND, T>(p, stream);
 }
 
-template <bool STRIDED, bool MAX> int launch_by_type(const op_args *args, const problem &p, cudaStream_t stream)
+template <bool STRIDED, total_kind KIND>
+int launch_by_type(const op_args *args, const problem &p, cudaStream_t stream)
 {
 	switch (args->views[0].dtype) {
 	case KOPS_F16:
-		launch_as<STRIDED, MAX, __half>(p, stream);
+		launch_as<STRIDED, KIND, __half>(p, stream);
 		break;
 	case KOPS_BF16:
-		launch_as<STRIDED, MAX, __nv_bfloat16>(p, stream);
+		launch_as<STRIDED, KIND, __nv_bfloat16>(p, stream);
 		break;
 	case KOPS_F32:
-		launch_as<STRIDED, MAX, float>(p, stream);
+		launch_as<STRIDED, KIND, float>(p, stream);
 		break;
 	case KOPS_F64:
-		launch_as<STRIDED, MAX, double>(p, stream);
+		launch_as<STRIDED, KIND, double>(p, stream);
 		break;
 	default:
 		return KOPS_E_UNSUPPORTED;
@@ -479,9 +470,18 @@ template <bool STRIDED> int launch_any(const op_args *args, const launch *launch
 	problem p = problem_of(args, s, launch->workspace);
 	cudaStream_t stream = cuda_stream(launch);
 
-	if (args->params.reduce.kind == KOPS_MAX)
-		return launch_by_type<STRIDED, true>(args, p, stream);
-	return launch_by_type<STRIDED, false>(args, p, stream);
+	switch (args->params.reduce.kind) {
+	case KOPS_MAX:
+		return launch_by_type<STRIDED, LARGEST>(args, p, stream);
+	case KOPS_MIN:
+		return launch_by_type<STRIDED, SMALLEST>(args, p, stream);
+	case KOPS_PROD:
+		return launch_by_type<STRIDED, PRODUCT>(args, p, stream);
+	case KOPS_SUM:
+	case KOPS_MEAN:
+		break;
+	}
+	return launch_by_type<STRIDED, SUM>(args, p, stream);
 }
 
 } // namespace

@@ -1,5 +1,6 @@
 /*
- * split.h: how the CUDA kernels of reduce divide their work, computed alike for the workspace and the launch.
+ * split.h: how the CUDA kernels of reduce and arg_reduce divide their work, computed alike for the workspace
+ * and the launch, and how long that takes (cuda.c).
  */
 #ifndef KOPS_KERNELS_REDUCE_SPLIT_H
 #define KOPS_KERNELS_REDUCE_SPLIT_H
@@ -51,5 +52,25 @@ static inline struct reduce_split reduce_split_tiles(const struct op_args *args)
 		tile *= 16 / dtype_size(x->dtype);
 	return reduce_split_of(args, rows / (tile * warps) + (rows % (tile * warps) != 0), REDUCE_PIECE_DEEP);
 }
+
+/* Returns the workspace for what is known of each piece. */
+static inline uint64_t reduce_partials_bytes(const struct reduce_split *s, uint64_t of_piece)
+{
+	return s->splits > 1 ? s->rows * s->splits * of_piece : 0;
+}
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* For kernels that read rows whose elements are side by side: whether they can, and their time_ns. */
+bool reduce_supports_rows(const struct op_args *args, const char **ret_why_not);
+double reduce_split_rows_ns(const struct op_args *args, double arithmetic_ns);
+/* The time_ns of kernels whose lanes are on neighbouring rows. */
+double reduce_split_tiles_ns(const struct op_args *args, double arithmetic_ns);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

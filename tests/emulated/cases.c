@@ -256,15 +256,20 @@ static bool make_rows_for(kops_reduction kind, struct problem *p, struct random 
 
 	x.strides[0] = (int64_t)(random_chance(r, 50) ? cols : (cols + 7) / 8 * 8 + random_below(r, 2));
 	x.strides[1] = 1;
+	if (strcmp(p->args.op->name, "arg_reduce") == 0) {
+		y.dtype = KOPS_I32;
+		p->args.params.arg_reduce.kind = kind == KOPS_MIN ? ARG_MIN : ARG_MAX;
+	} else {
+		p->args.params.reduce.kind = kind;
+	}
 	p->args.views[0] = x;
 	p->args.views[1] = y;
-	p->args.params.reduce.kind = kind;
 	return problem_complete(p, random_chance(r, 50), true, r);
 }
 
 bool make_reduced_rows(struct problem *p, struct random *r)
 {
-	return make_rows_for((kops_reduction)random_below(r, 3), p, r);
+	return make_rows_for((kops_reduction)random_below(r, KOPS_PROD + 1), p, r);
 }
 
 bool make_largest_rows(struct problem *p, struct random *r)

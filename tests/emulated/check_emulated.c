@@ -50,6 +50,8 @@ CUDA_LAUNCH(attention_rows);
 CUDA_LAUNCH(attention_flash);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
+CUDA_LAUNCH(arg_reduce_rows);
+CUDA_LAUNCH(arg_reduce_strided);
 
 /* ---- Rows ---- */
 
@@ -181,22 +183,30 @@ static const struct kernel norm_pieces = {.supports = takes_all,
                                           .launch = layer_norm_pieces,
                                           .carries = true};
 
+static uint64_t bytes_of_piece(const struct op_args *args)
+{
+	return strcmp(args->op->name, "arg_reduce") == 0 ? 16 : sizeof(double);
+}
+
 static uint64_t workspace_strided(const struct op_args *args)
 {
 	struct reduce_split s = reduce_split_tiles(args);
 
-	return s.splits > 1 ? s.rows * s.splits * sizeof(double) : 0;
+	return reduce_partials_bytes(&s, bytes_of_piece(args));
 }
 
 static uint64_t workspace_rows(const struct op_args *args)
 {
 	struct reduce_split s = reduce_split_rows(args);
 
-	return s.splits > 1 ? s.rows * s.splits * sizeof(double) : 0;
+	return reduce_partials_bytes(&s, bytes_of_piece(args));
 }
 
 static const struct kernel strided = {
     .supports = takes_all, .workspace = workspace_strided, .launch = reduce_strided, .carries = true};
+
+static const struct kernel arg_strided = {
+    .supports = takes_all, .workspace = workspace_strided, .launch = arg_reduce_strided, .carries = true};
 
 static const struct kernel by_rows = {
     .supports = takes_all, .workspace = attention_rows_workspace, .launch = attention_rows, .carries = true};
@@ -216,6 +226,7 @@ static const struct kernel *kernel_of(const struct op_args *args)
 	       : strcmp(op, "layer_norm") == 0  ? &norm_pieces
 	       : strcmp(op, "rms_norm") == 0    ? &norm_pieces
 	       : strcmp(op, "reduce") == 0      ? &strided
+	       : strcmp(op, "arg_reduce") == 0  ? &arg_strided
 	       : strcmp(op, "attention") != 0   ? &small
 	       : flash.supports(args, &why_not) ? &flash
 	                                        : &by_rows;
@@ -397,6 +408,9 @@ static const struct candidate {
      NULL,
      workspace_strided,
      reduce_strided},
+    {"arg_reduce", "arg rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, arg_reduce_rows},
+    {"arg_reduce", "arg strided", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_strided, arg_reduce_strided},
+    {"arg_reduce", "arg in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax", "fused together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_at_once},

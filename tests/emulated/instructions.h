@@ -73,10 +73,15 @@ inline uint4 load_once(const uint4 *from)
 	return *from;
 }
 
-/* Returns NaN if one is. */
+/* Return NaN if one is. */
 template <typename F> F larger(F a, F b)
 {
 	return a > b || a != a ? a : b;
+}
+
+template <typename F> F smaller(F a, F b)
+{
+	return a < b || a != a ? a : b;
 }
 
 /* ---- Barriers ---- */

@@ -475,7 +475,7 @@ class Verbs(CliTest):
             d = self.json("reduce", "x.npy", "--kind", "mean", "--check", "-o", "y.npy")
             self.assertEqual((d["verb"], d["ok"], d["outputs"][0]["shape"]), ("reduce", True, [6]))
             self.assertEqual((self.load("y.npy").dtype, d["checks"][0]["compared"]), (dtype, 6))
-        self.run_cli("reduce", "x.npy", "--kind", "min", code=USAGE)
+        self.run_cli("reduce", "x.npy", "--kind", "median", code=USAGE)
         self.save("i.npy", x.astype(np.int32))
         self.assertIn(b"reduce takes f32, f64, f16, bf16, not i32", self.run_cli("reduce", "i.npy", code=FAILED).stderr)
 
@@ -486,6 +486,13 @@ class Verbs(CliTest):
                      b"s = reduce c\nsave m m.npy\nsave c c.npy\nsave s s.npy\n")
         wide = x.astype(np.float64)
         np.testing.assert_array_equal(self.load("m.npy"), x.max(1))
+        self.run_cli("arg_reduce", "--kind", "min", "x.npy", "-o", "i.npy", "--check")
+        self.assertEqual(self.load("i.npy").dtype, np.int32)
+        np.testing.assert_array_equal(self.load("i.npy"), x.argmin(1))
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\ni = arg_reduce x'\np = reduce x kind=prod\n"
+                     b"save i i.npy\nsave p p.npy\n")
+        np.testing.assert_array_equal(self.load("i.npy"), x.argmax(0))
+        np.testing.assert_allclose(self.load("p.npy"), x.astype(np.float64).prod(1), rtol=1e-6)
         self.near(self.load("c.npy"), wide.mean(0), 1e-6)
         self.near(self.load("s.npy"), wide.mean(0).sum(keepdims=True), 1e-5)
 
@@ -833,7 +840,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "arg_reduce", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:
@@ -866,7 +873,7 @@ class ExitCodes(CliTest):
                            (("help", "bench"), "no verb 'bench'; kops-bench(1) measures"),
                            (("softmax", "--scael", "2", "a.npy"), "unknown option '--scael'; did you mean '--scale'?"),
                            (("softmax", "--scale", "big", "a.npy"), "--scale takes a number, not 'big'"),
-                           (("reduce", "--kind", "min", "a.npy"), "--kind takes sum, max or mean, not 'min'")]:
+                           (("reduce", "--kind", "median", "a.npy"), "--kind takes sum, max, mean, min or prod, not 'median'")]:
             with self.subTest(args=args):
                 self.assertIn(says, self.run_cli(*args, code=USAGE).stderr.decode())
 

@@ -322,19 +322,23 @@ static void shape_copy(struct problem *p, struct random *r)
 	p->args.views[1] = new_view(dtype, rank, shape, true, r);
 }
 
-/* Makes y without the last axis, or with one index there. */
+/* Makes y without the last axis, or with one index there; of arg_reduce rows with elements. */
 static void shape_reduce(struct problem *p, struct random *r)
 {
+	bool is_index = strcmp(p->args.op->name, "arg_reduce") == 0;
 	kops_dtype dtype = random_dtype(r);
 	uint64_t shape[KOPS_RANK_MAX];
 	bool shared = p->large || random_chance(r, 10);
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
 	                       : random_shape(shape, 1, r);
 
+	if (is_index && shape[rank - 1] == 0)
+		shape[rank - 1] = 1;
 	p->args.views[0] = new_view(dtype, rank, shape, false, r);
 	shape[rank - 1] = 1;
-	p->args.views[1] = new_view(dtype, rank - (rank > 1 && random_chance(r, 50)), shape, true, r);
-	p->args.params.reduce.kind = (kops_reduction)random_below(r, 3);
+	p->args.views[1] =
+	    new_view(is_index ? KOPS_I32 : dtype, rank - (rank > 1 && random_chance(r, 50)), shape, true, r);
+	op_set_attribute(&p->args, 0, (double)random_below(r, p->args.op->attributes[0].n_choices));
 }
 
 /* Makes a table, and indices with one axis or two. */
@@ -510,7 +514,7 @@ static void shape_attention(struct problem *p, struct random *r)
 static const struct shaper shapers[] = {
     {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false},    {"transpose", shape_transpose, false},
     {"add", shape_add, false},      {"copy", shape_copy, false},          {"reduce", shape_reduce, true},
-    {"gather", shape_gather, true}, {"attention", shape_attention, true},
+    {"gather", shape_gather, true}, {"attention", shape_attention, true}, {"arg_reduce", shape_reduce, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

@@ -125,7 +125,7 @@ class Completion(harness.DaemonTest):
         self.assertEqual(offered("kops-client "), verbs | {"help"})
         self.assertEqual(offered("kops-client so"), {"softmax"})
         self.assertEqual(offered("kops-client help st"), {"stats"})
-        self.assertEqual(offered("kops-client reduce --kind "), {"sum", "max", "mean"})
+        self.assertEqual(offered("kops-client reduce --kind "), {"sum", "max", "mean", "min", "prod"})
         self.assertEqual(offered("kops-client gemm --dtype b"), {"bf16"})
         self.assertEqual(offered("kops-client run --priority "), PRIORITIES)
         self.assertEqual(offered("kops-client sgemm --tran"), {"--trans-a", "--trans-b"})

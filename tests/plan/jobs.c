@@ -238,10 +238,11 @@ static void shape_reduce(struct op_args *args, struct random *r)
 {
 	struct view *y = &args->views[1];
 
+	y->dtype = strcmp(args->op->name, "arg_reduce") == 0 ? KOPS_I32 : y->dtype;
 	y->shape[y->rank - 1] = 1;
 	if (y->rank > 1 && random_chance(r, 50))
 		y->rank--;
-	args->params.reduce.kind = (kops_reduction)random_below(r, 3);
+	op_set_attribute(args, 0, (double)random_below(r, args->op->attributes[0].n_choices));
 }
 
 static void shape_gather(struct op_args *args, struct random *r)
@@ -306,7 +307,7 @@ static void shape_op(struct op_args *args, struct random *r)
 	if (strcmp(args->op->name, "softmax") == 0)
 		args->params.softmax =
 		    (struct softmax_params){.scale = random_factor(r), .log = random_chance(r, 50)};
-	if (strcmp(args->op->name, "reduce") == 0)
+	if (strcmp(args->op->name, "reduce") == 0 || strcmp(args->op->name, "arg_reduce") == 0)
 		shape_reduce(args, r);
 	for (unsigned v = 0; v < op_first_output(args->op); v++)
 		if (!view_is_absent(&args->views[v]) && random_chance(r, 30))

@@ -284,8 +284,12 @@ class Ops(PythonTest):
 
     def test_an_axis_is_an_integer(self):
         x = self.shared((2, 3))
-        for axis in None, 1.0, "0":
+        for axis in 1.0, "0", (0, 1.0):
             self.fails(TypeError, "integer", self.kops.reduce, x, "sum", axis)
+        self.fails(TypeError, "integer", self.kops.softmax, x, None)
+        self.fails(kops.ShapeError, "no axis 2", self.kops.reduce, x, "sum", (0, 2))
+        self.fails(kops.ShapeError, "twice", self.kops.reduce, x, "sum", (0, -2))
+        self.fails(kops.ShapeError, "no axis to reduce", self.kops.reduce, x, "sum", ())
         self.near(self.kops.reduce(x, "sum", np.int64(1)), x.astype(np.float64).sum(1), 3)
 
     def test_subclasses(self):
@@ -325,12 +329,68 @@ class Ops(PythonTest):
         for _ in range(harness.count(400, 30)):
             shape = tuple(self.random.choice([1, 2, 7, 33]) for _ in range(self.random.randrange(1, 5)))
             x, axis = self.some_view(shape, np.float32), self.random.randrange(-len(shape), len(shape))
-            kind, keepdims = self.random.choice(["sum", "max", "mean"]), self.random.random() < 0.5
+            kind, keepdims = self.random.choice(["sum", "max", "mean", "min", "prod"]), self.random.random() < 0.5
             expected = np.asarray(getattr(x.astype(np.float64), kind)(axis, keepdims=keepdims))
             self.near(self.kops.reduce(x, kind, axis, keepdims=keepdims), expected, 8, f"{shape} {axis} {keepdims}")
             out = self.poisoned(expected.shape)
             self.assertIs(self.kops.reduce(x, kind, axis, keepdims=keepdims, out=out), out)
             self.near(out, expected, 8, f"out, {shape} {axis} {keepdims}")
+
+    def test_reduce_over_several_axes(self):
+        """By views where these do, else by a copy."""
+        for _ in range(harness.count(400, 30)):
+            shape = tuple(self.random.choice([1, 2, 3, 7]) for _ in range(self.random.randrange(1, 6)))
+            axes = tuple(self.random.sample(range(-len(shape), 0), self.random.randrange(1, len(shape) + 1)))
+            axis = self.random.choice([axes, axes, None])
+            if len(shape) > 4:  # one that is joined of all of them
+                axis = None
+            x = self.some_view(shape, np.float32) if len(shape) < 5 else self.shared(shape)
+            kind, keepdims = self.random.choice(["sum", "max", "mean", "min", "prod"]), self.random.random() < 0.5
+            expected = np.asarray(getattr(x.astype(np.float64), kind)(axis, keepdims=keepdims))
+            say = f"{shape} {x.strides} {axis} {keepdims}"
+            for _ in range(3):
+                self.near(getattr(self.kops, kind)(x, axis, keepdims=keepdims), expected, 400, say)
+            out = self.poisoned(expected.shape)
+            self.assertIs(getattr(self.kops, kind)(x, axis, out, keepdims=keepdims), out)
+            self.near(out, expected, 400, say)
+            with self.kops.job() as job:
+                y = getattr(job, kind)(x, axis, keepdims=keepdims)
+            self.near(y, expected, 400, say)
+        x = self.shared((5, 6, 7))[:, ::2]
+        for _ in range(4):  # its copy lies elsewhere each time, and others' arrays where it was
+            others = [self.kops.zeros((5, 3, 7)) for _ in range(3)]
+            self.near(self.kops.sum(x), np.asarray(x.astype(np.float64).sum()), 100)
+            self.assertTrue(all((other == 0).all() for other in others))
+        self.assertEqual(self.kops.sum(3.0), 3)
+        self.assertEqual(self.kops.prod(np.empty((0, 3), np.float32)), 1)
+        self.assertEqual(self.kops.sum(np.empty((0, 3), np.float32), axis=(0,)).tolist(), [0, 0, 0])
+        self.fails(kops.ShapeError, "1 to 4 axes", self.kops.sum, np.zeros((1, 2, 1, 2, 1, 2), np.float32), 0)
+
+    def test_where_the_largest_and_the_smallest_are(self):
+        for _ in range(harness.count(400, 30)):
+            shape = tuple(self.random.choice([1, 2, 7, 33]) for _ in range(self.random.randrange(1, 5)))
+            x, axis = self.some_view(shape, self.random.choice(DTYPES)), self.random.choice([None, *range(-len(shape), len(shape))])
+            if self.random.random() < 0.5:
+                x[...] = np.round(x)  # many are equal
+            if self.random.random() < 0.2:
+                x[tuple(self.random.randrange(n) for n in shape)] = np.nan
+            name, keepdims = self.random.choice(["argmax", "argmin"]), self.random.random() < 0.5
+            expected = np.asarray(getattr(np, name)(x, axis, keepdims=keepdims))
+            say = f"{name} {shape} {x.strides} {axis}"
+            for _ in range(3):
+                y = getattr(self.kops, name)(x, axis, keepdims=keepdims)
+                self.assertEqual((y.dtype, y.shape), (np.int32, expected.shape), say)
+                np.testing.assert_array_equal(y, expected, say)
+        x = self.shared((3, 4, 5))
+        np.testing.assert_array_equal(self.kops.argmax(x, (0, 2)), x.transpose(1, 0, 2).reshape(4, -1).argmax(1))
+        out = self.kops.zeros((3, 4), np.int32)
+        self.assertIs(self.kops.argmin(x, -1, out), out)
+        np.testing.assert_array_equal(out, x.argmin(-1))
+        self.fails(kops.DtypeError, "int32", self.kops.argmax, x, -1, self.poisoned((3, 4)))
+        self.fails(kops.ShapeError, "no index", self.kops.argmax, np.empty((3, 0), np.float32), 1)
+        d = self.kops.device_array((3, 4, 5)).upload(x)
+        np.testing.assert_array_equal(self.kops.argmax(d, 1).download(), x.argmax(1))
+        self.near(self.kops.sum(d, (0, 2)).download(), x.astype(np.float64).sum((0, 2)), 20)
 
     def test_integers_and_complex_numbers_are_moved(self):
         for dtype in np.int32, np.complex64, np.complex128:

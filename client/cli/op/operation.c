@@ -107,8 +107,8 @@ int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t 
 	return 0;
 }
 
-/* Sets rank and shape of out as the op's description has them. Whether the op takes the type is not asked here:
- * kops-bench shows what the daemon says of it. */
+/* Sets rank and shape of out as the op's description has them, and its type if that is not the inputs'. Whether
+ * the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
 static int set_shape(struct step *step, char *why)
 {
 	const struct op *op = op_by_name(step->op->name);
@@ -123,6 +123,8 @@ static int set_shape(struct step *step, char *why)
 		return KOPS_E_INVALID;
 	step->out.rank = result.rank;
 	memcpy(step->out.shape, result.shape, sizeof(result.shape));
+	if (op->operands[step->op->n_inputs].dtype_of == OWN_DTYPE)
+		step->out.dtype = result.dtype;
 	return 0;
 }
 

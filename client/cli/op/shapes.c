@@ -100,7 +100,7 @@ int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct 
 	if ((rc = step_result(&step, why)) < 0)
 		return rc;
 	if (step.out.rank == 1)
-		step.out = step_matrix(dtype, step.out.shape[0], 1);
+		step.out = step_matrix(step.out.dtype, step.out.shape[0], 1);
 	*ret_step = step;
 	return 0;
 }

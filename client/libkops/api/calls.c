@@ -95,6 +95,13 @@ int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kop
 	return client_add_op(job, &op_attention, views, values, kernel);
 }
 
+int kops_job_arg_reduce(kops_job *job, kops_view x, kops_view y, kops_arg_reduce_kind kind, const char *kernel)
+{
+	const kops_view views[] = {x, y};
+	const double values[] = {kind};
+	return client_add_op(job, &op_arg_reduce, views, values, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -184,4 +191,11 @@ int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops
 	return status < 0
 	           ? status
 	           : client_one_op_finish(connection, kops_job_attention(job, q, k, v, mask, o, causal, NULL));
+}
+
+int kops_arg_reduce(kops *k, kops_view x, kops_view y, kops_arg_reduce_kind kind)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_arg_reduce(job, x, y, kind, NULL));
 }

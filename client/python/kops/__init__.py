@@ -22,7 +22,7 @@ from ._client import Client, Device, Info
 from ._job import Job
 from ._memory import Memory
 from ._named import Named
-from ._ops import Operand
+from ._ops import Axes, Operand
 from ._receipt import OpReceipt, Receipt
 from ._usage import PublishedBuffer, RunningJob, SessionInfo, TracedJob, Usage, User
 from .errors import (ArgumentError, BusyError, CancelledError, ConnectError, DeadlineError, DtypeError, Error,
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce"]
 # End of names of described ops
 __all__ += _named.NAMES
 
@@ -169,11 +169,19 @@ class _OfDefault(Named):
     def unary(self, *args: Any, **attributes: Any) -> Any:
         return default_client().unary(*args, **attributes)
 
+    def reduce(self, *args: Any, **attributes: Any) -> Any:
+        return default_client().reduce(*args, **attributes)
+
+    def arg_reduce(self, *args: Any, **attributes: Any) -> Any:
+        return default_client().arg_reduce(*args, **attributes)
+
 
 _of_default = _OfDefault()
 relu, gelu, gelu_tanh, silu = _of_default.relu, _of_default.gelu, _of_default.gelu_tanh, _of_default.silu
 sigmoid, tanh, exp, log, sqrt = _of_default.sigmoid, _of_default.tanh, _of_default.exp, _of_default.log, _of_default.sqrt
 abs, negative, clip = _of_default.abs, _of_default.negative, _of_default.clip
+sum, prod, mean, max, min = _of_default.sum, _of_default.prod, _of_default.mean, _of_default.max, _of_default.min
+argmax, argmin = _of_default.argmax, _of_default.argmin
 
 
 # Made by scripts/gen-ops: described ops
@@ -225,18 +233,19 @@ def copy(x: Operand, out: Array | None = None, *, kernel: str | None = None) -> 
     return default_client().copy(x, out, kernel=kernel)
 
 
-def reduce(x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
+def reduce(x: Operand, kind: str = "sum", axis: Axes = -1, *, keepdims: bool = False, out: Array | None = None,
            kernel: str | None = None) -> Any:
-    """y = the sum, the largest or the mean of x over its last axis.
+    """y = the sum, the largest, the mean, the smallest or the product of x over its last axis.
 
     x: 1 to 4 axes
-    axis: which axis of x is taken for the last
-    keepdims: the result has it too, with one index
-    kind: what to compute of each row; sum, max or mean
+    axis: which axis of x is taken for the last, or several; None: all
+    keepdims: the result has them too, with one index
+    kind: what to compute of each row; sum, max, mean, min or prod
     The result: x's shape without the last axis, or with 1 there; numbers take the first array's type.
-    Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives NaN. A
-    mean of finite numbers is finite, even if their sum is beyond the type's range. Such a sum is
-    infinite, and may be where only a part of it is.
+    Of no element the sum is 0, the product 1, the largest -Inf, the smallest Inf and the mean NaN. A
+    NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond
+    the type's range. Such a sum is infinite, and may be where only a part of it is. So may a product,
+    which may also be 0 where a part of it is too small. Products are made in f64.
     """
     return default_client().reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
 
@@ -351,6 +360,20 @@ def attention(q: Operand, k: Operand, v: Operand, mask: Operand | None = None, o
     queries do not see its key.
     """
     return default_client().attention(q, k, v, mask, out, scale=scale, causal=causal, window=window, kernel=kernel)
+
+
+def arg_reduce(x: Operand, kind: str = "max", axis: Axes = -1, *, keepdims: bool = False, out: Array | None = None,
+               kernel: str | None = None) -> Any:
+    """y = the index of the largest or smallest element of x along its last axis.
+
+    x: 1 to 4 axes; the last one has an element; f32, f64, f16 or bf16
+    axis: which axis of x is taken for the last, or several; None: all
+    keepdims: the result has them too, with one index
+    kind: what to look for in each row; max or min
+    The result: x's shape without the last axis, or with 1 there; numbers take the first array's type.
+    Of equal elements it is the first. The first NaN counts as the largest, and as the smallest.
+    """
+    return default_client().arg_reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
 
 
 # End of described ops

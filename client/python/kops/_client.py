@@ -16,7 +16,7 @@ from ._job import Job, add_ops
 from ._library import gid_of, lib, text, uid_of
 from ._memory import Memory
 from ._named import Named
-from ._ops import Op, Operand
+from ._ops import Axes, Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
 from ._session import NativeJob, Session
@@ -270,18 +270,19 @@ class Client(Named):
         key = (_ops.copy, id(x), id(out), kernel)
         return self._op(key, (x,), out)
 
-    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
-               kernel: str | None = None) -> Any:
-        """y = the sum, the largest or the mean of x over its last axis.
+    def reduce(self, x: Operand, kind: str = "sum", axis: Axes = -1, *, keepdims: bool = False,
+               out: Array | None = None, kernel: str | None = None) -> Any:
+        """y = the sum, the largest, the mean, the smallest or the product of x over its last axis.
 
         x: 1 to 4 axes
-        axis: which axis of x is taken for the last
-        keepdims: the result has it too, with one index
-        kind: what to compute of each row; sum, max or mean
+        axis: which axis of x is taken for the last, or several; None: all
+        keepdims: the result has them too, with one index
+        kind: what to compute of each row; sum, max, mean, min or prod
         The result: x's shape without the last axis, or with 1 there; numbers take the first array's type.
-        Of no element the sum is 0, the largest -Inf and the mean NaN. A NaN among the elements gives NaN. A
-        mean of finite numbers is finite, even if their sum is beyond the type's range. Such a sum is
-        infinite, and may be where only a part of it is.
+        Of no element the sum is 0, the product 1, the largest -Inf, the smallest Inf and the mean NaN. A
+        NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond
+        the type's range. Such a sum is infinite, and may be where only a part of it is. So may a product,
+        which may also be 0 where a part of it is too small. Products are made in f64.
         """
         key = (_ops.reduce, id(x), id(out), axis, bool(keepdims), kind, kernel)
         return self._op(key, (x,), out)
@@ -398,6 +399,20 @@ class Client(Named):
         key = (_ops.attention, id(q), id(k), id(v), id(mask), id(out), float(scale), causal, window, kernel)
         return self._op(key, (q, k, v, mask), out)
 
+    def arg_reduce(self, x: Operand, kind: str = "max", axis: Axes = -1, *, keepdims: bool = False,
+                   out: Array | None = None, kernel: str | None = None) -> Any:
+        """y = the index of the largest or smallest element of x along its last axis.
+
+        x: 1 to 4 axes; the last one has an element; f32, f64, f16 or bf16
+        axis: which axis of x is taken for the last, or several; None: all
+        keepdims: the result has them too, with one index
+        kind: what to look for in each row; max or min
+        The result: x's shape without the last axis, or with 1 there; numbers take the first array's type.
+        Of equal elements it is the first. The first NaN counts as the largest, and as the smallest.
+        """
+        key = (_ops.arg_reduce, id(x), id(out), axis, bool(keepdims), kind, kernel)
+        return self._op(key, (x,), out)
+
     # End of described ops
 
     @property
@@ -462,7 +477,7 @@ class Client(Named):
         desk.store()
         if ops:
             self._last = (call.job, desk.copy_us, desk.copied_bytes)
-        if not desk.copies and 0 < len(ops) <= OPS_MAX and isinstance(result, np.ndarray):
+        if not desk.copies and not desk.temporaries and 0 < len(ops) <= OPS_MAX and isinstance(result, np.ndarray):
             self._remember(call, function, operands, result, params)
         return result
 

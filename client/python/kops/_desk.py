@@ -36,6 +36,7 @@ class Desk:
         self.client = client
         self.session = session
         self.copies: dict[Layout, _Copy] = {}
+        self.temporaries: list[Array] = []
         self.copied_bytes = 0
         self.copy_us = 0.0
 
@@ -71,6 +72,11 @@ class Desk:
             if isinstance(x, DeviceArray):
                 return _array.device_array(self.client, self.session, shape, dtype, x.device)
         return _array.empty(self.session, shape, dtype)
+
+    def temporary(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: Sequence[object]) -> NDArray:
+        """An array in kops memory for ops that follow each other. It lives as long as the desk."""
+        self.temporaries.append(self.make(shape, dtype, like))
+        return self.output(self.temporaries[-1], False)
 
     def _place(self, x: DeviceArray) -> NDArray:
         if x._client is not self.client:

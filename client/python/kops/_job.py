@@ -13,7 +13,7 @@ from ._array import Array, layout, view_of
 from ._desk import Desk
 from ._library import UINT32_MAX, UINT64_MAX, lib, text, whole
 from ._named import Named
-from ._ops import Op, Operand
+from ._ops import Axes, Op, Operand
 from ._pool import Slab
 from ._receipt import Receipt
 from ._session import LET_GO_S, NativeJob, Session
@@ -95,8 +95,8 @@ class Job(Named):
     def copy(self, x: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
         return self._add(*_ops.copy(self._desk, x, out, kernel))
 
-    def reduce(self, x: Operand, kind: str = "sum", axis: int = -1, *, keepdims: bool = False, out: Array | None = None,
-               kernel: str | None = None) -> Any:
+    def reduce(self, x: Operand, kind: str = "sum", axis: Axes = -1, *, keepdims: bool = False,
+               out: Array | None = None, kernel: str | None = None) -> Any:
         return self._add(*_ops.reduce(self._desk, x, out, axis, bool(keepdims), kind, kernel))
 
     def multiply(self, a: Operand, b: Operand, out: Array | None = None, *, kernel: str | None = None) -> Any:
@@ -125,6 +125,10 @@ class Job(Named):
     def attention(self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, out: Array | None = None, *,
                   scale: float = 0.0, causal: str = "none", window: int = 0, kernel: str | None = None) -> Any:
         return self._add(*_ops.attention(self._desk, q, k, v, mask, out, float(scale), causal, window, kernel))
+
+    def arg_reduce(self, x: Operand, kind: str = "max", axis: Axes = -1, *, keepdims: bool = False,
+                   out: Array | None = None, kernel: str | None = None) -> Any:
+        return self._add(*_ops.arg_reduce(self._desk, x, out, axis, bool(keepdims), kind, kernel))
 
     # End of described ops
 

@@ -5,13 +5,19 @@ from math import inf
 from typing import Any
 
 from ._array import Array
-from ._ops import Operand
+from ._ops import Axes, Operand
 
 
 class Named:
     """By the ops, which a subclass has."""
 
     def unary(self, *_args: Any, **_attributes: Any) -> Any:
+        raise NotImplementedError
+
+    def reduce(self, *_args: Any, **_attributes: Any) -> Any:
+        raise NotImplementedError
+
+    def arg_reduce(self, *_args: Any, **_attributes: Any) -> Any:
         raise NotImplementedError
 
     def relu(self, x: Operand, out: Array | None = None) -> Any:
@@ -62,5 +68,33 @@ class Named:
         """x limited to [min, max], as numpy.clip. None: no limit."""
         return self.unary(x, out, low=-inf if min is None else min, high=inf if max is None else max)
 
+    def sum(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.sum: over an axis, several, or all of them."""
+        return self.reduce(x, "sum", axis, keepdims=keepdims, out=out)
 
-NAMES = [name for name in vars(Named) if not name.startswith("_") and name != "unary"]
+    def prod(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.prod."""
+        return self.reduce(x, "prod", axis, keepdims=keepdims, out=out)
+
+    def mean(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.mean."""
+        return self.reduce(x, "mean", axis, keepdims=keepdims, out=out)
+
+    def max(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.max; -Inf of no elements."""
+        return self.reduce(x, "max", axis, keepdims=keepdims, out=out)
+
+    def min(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.min; Inf of no elements."""
+        return self.reduce(x, "min", axis, keepdims=keepdims, out=out)
+
+    def argmax(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.argmax, in int32. Several axes, or all, count as one, in row-major order."""
+        return self.arg_reduce(x, "max", axis, keepdims=keepdims, out=out)
+
+    def argmin(self, x: Operand, axis: Axes = None, out: Array | None = None, *, keepdims: bool = False) -> Any:
+        """As numpy.argmin, in int32; axes as for argmax()."""
+        return self.arg_reduce(x, "min", axis, keepdims=keepdims, out=out)
+
+
+NAMES = [name for name in vars(Named) if not name.startswith("_") and name not in ("unary", "reduce", "arg_reduce")]

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from ._desk import Desk
 
 Operand = Union[ArrayLike, DeviceArray]
+Axes = Union[int, "tuple[int, ...]", None]  # None: all
 
 
 Attributes = tuple[tuple[str, Any], ...]
 Function = Callable[..., "tuple[Array, list[Op]]"]  # desk, operands, out, parameters
+
+
+ORDERED = ("arg_reduce",)  # whose result depends on the order of the elements that are reduced
 
 
 class Op(NamedTuple):
@@ -110,9 +114,39 @@ def _with_last(x: NDArray, axis: int) -> NDArray:
     return x if axis == x.ndim - 1 else np.moveaxis(x, axis, -1)
 
 
-def _with_axes(x: NDArray, rank: int) -> NDArray:
+def _of_rank(x: NDArray, rank: int) -> NDArray:
     """With as many axes, the first ones of one index, as broadcasting has it."""
     return x[(None,) * (rank - x.ndim)] if x.ndim < rank else x
+
+
+def _axes(x: NDArray, axis: Axes) -> tuple[int, ...]:
+    """In rising order."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    if axis == ():
+        raise error("SHAPE", "axis is (), which has no axis to reduce: name one, or None for all")
+    axes = sorted(_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)))
+    if len(set(axes)) < len(axes):
+        raise error("SHAPE", f"axis {axis} has an axis of an array of shape {x.shape} twice")
+    return tuple(axes)
+
+
+def _joined(desk: Desk, x: NDArray, axes: tuple[int, ...], name: str, op: str) -> tuple[NDArray, list[Op]]:
+    """x with these axes made one, its last, and the copy that it may take."""
+    others = [d for d in range(x.ndim) if d not in axes]
+    order = axes if op in ORDERED else sorted(axes, key=lambda d: -abs(x.strides[d]))
+    x = x.transpose(*others, *order)
+    n, copies = len(others), []
+    joined = _fold(x.shape[n:], [(s,) for s in x.strides[n:]])
+    if len(joined) > 1 and x.size:
+        _check_rank(x, name)
+        place = desk.temporary(x.shape, x.dtype, (x,))
+        copies = [Op("copy", (x, place), ((), None), ("x", "y"))]
+        x = place
+    stride = x.strides[n:][-1] if copies else joined[0][1][0] if joined and x.size else 0
+    x = as_strided(x, (*x.shape[:n], int(np.prod(x.shape[n:]))), (*x.strides[:n], stride))
+    _check_rank(x, name)
+    return x, copies
 
 
 def choice(words: Collection[str], value: str, what: str) -> None:
@@ -260,39 +294,45 @@ def _shape_of(dtype: int, shape: tuple[int, ...]) -> View:
 
 
 def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attributes: Attributes, output: str,
-               out: Array | None, kernel: str | None, along: tuple[int, bool | None] | None = None,
+               out: Array | None, kernel: str | None, along: tuple[Any, bool | None] | None = None,
                also: dict[str, Array | None] | None = None) -> tuple[Array, list[Op]]:
     """The result is what libkops says of it. A number of Python takes the type of the first array. along: the axis of the
-    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis.
-    also: arrays for further outputs, which have the shape of the result."""
+    first operand that takes the place of its last, and whether the result has one index there; None: the whole axis. Unless
+    it is None, there may be several axes. also: arrays for further outputs, which have the shape of the result."""
     check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
     arrays = {name: _operand_or_number(desk, x, 0 if first is None else first, (op, name) in INDICES)
               for name, x in given.items()}
     whole = {name: x if x.ndim else x[None] for name, x in arrays.items()}
+    axes: tuple[int, ...] = ()
+    ops: list[Op] = []
+    if along:
+        of_rows, x = next(iter(arrays.items()))
+        axes = _axes(x, along[0]) if along[1] is not None else (_axis(x, along[0]),)
+        if along[1] is not None:
+            whole[of_rows], ops = _joined(desk, x, axes, of_rows, op)
+        for name in whole:  # an extra one has the axes of x, or some of the last ones
+            if along[1] is None and axes[0] != x.ndim - 1 and (name == of_rows or (op, name) in EXTRA):
+                whole[name] = _with_last(_of_rank(whole[name], x.ndim), axes[0])
     for name, x in whole.items():
         _check_rank(x, name)
-    if along:
-        x = next(iter(arrays.values()))
-        axis, keepdims = _axis(x, along[0]), along[1]
-        for i, name in enumerate(whole):
-            if axis != x.ndim - 1 and (i == 0 or (op, name) in EXTRA):  # which has the axes of x, or some of the last ones
-                whole[name] = _with_last(_with_axes(whole[name], x.ndim), axis)
     dtype, shape = _result(op, (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes, output)
     shape = shape if any(x.ndim for x in arrays.values()) else ()
     if along:
-        shape = _with_axis(shape, axis, keepdims, x.ndim)
+        shape = _with_axes(shape, axes, along[1], next(iter(arrays.values())).ndim)
     out, y = _output(desk, out, shape, dtype_of(dtype, whole.values()), tuple(given.values()))
-    if along:
-        y = y[..., None] if keepdims is False else _with_last(y, axis)
+    if along and along[1] is None:
+        y = _with_last(y, axes[0])
+    elif along:
+        y = (y.squeeze(axes) if along[1] else y)[..., None]
     y = y if y.ndim else y[None]
     outputs = {output: y}
     for name, further in (also or {}).items():
         if further is not None:
             _, z = _output(desk, further, out.shape, native(out.dtype), ())
-            outputs[name] = _with_last(z, axis) if along else z
-    return out, [Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
+            outputs[name] = _with_last(z, axes[0]) if along else z
+    return out, [*ops, Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
                     len(outputs))] if y.size else []
 
 
@@ -308,11 +348,12 @@ def _result(op: str, names: tuple[str, ...], shapes: tuple[tuple[int, tuple[int,
     return result.dtype, tuple(result.shape[:result.rank])
 
 
-def _with_axis(shape: tuple[int, ...], axis: int, keepdims: bool | None, rank: int) -> tuple[int, ...]:
-    """The shape of the result with that axis in its place, of one whose last axis takes that place."""
-    others = shape[:rank - 1]
-    there = shape[rank - 1:] if keepdims is None else (1,) * keepdims
-    return others[:axis] + there + others[axis:]
+def _with_axes(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool | None, rank: int) -> tuple[int, ...]:
+    """The shape of the result, which has those axes of the first operand, of that rank, made one, its last."""
+    if keepdims is None:
+        return shape[:axes[0]] + shape[rank - 1:] + shape[axes[0]:rank - 1]
+    others = iter(shape[:rank - len(axes)])
+    return tuple(1 if d in axes else next(others) for d in range(rank) if keepdims or d not in axes)
 
 
 # Made by scripts/gen-ops: described ops
@@ -336,7 +377,7 @@ def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple
     return _described(desk, "copy", {"x": x}, (), "y", out, kernel)
 
 
-def reduce(desk: Desk, x: Operand, out: Array | None, axis: int, keepdims: bool, kind: str,
+def reduce(desk: Desk, x: Operand, out: Array | None, axis: Axes, keepdims: bool, kind: str,
            kernel: str | None) -> tuple[Array, list[Op]]:
     return _described(desk, "reduce", {"x": x}, (("kind", kind),), "y", out, kernel, (axis, keepdims))
 
@@ -378,11 +419,17 @@ def attention(desk: Desk, q: Operand, k: Operand, v: Operand, mask: Operand | No
                       (("scale", scale), ("causal", causal), ("window", window),), "o", out, kernel)
 
 
+def arg_reduce(desk: Desk, x: Operand, out: Array | None, axis: Axes, keepdims: bool, kind: str,
+               kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "arg_reduce", {"x": x}, (("kind", kind),), "y", out, kernel, (axis, keepdims))
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
-                                                   ("reduce", "kind"): ("sum", "max", "mean"),
+                                                   ("reduce", "kind"): ("sum", "max", "mean", "min", "prod"),
                                                    ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs"),
-                                                   ("attention", "causal"): ("none", "top_left", "bottom_right")}
+                                                   ("attention", "causal"): ("none", "top_left", "bottom_right"),
+                                                   ("arg_reduce", "kind"): ("max", "min")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
 EXTRA: frozenset[tuple[str, str]] = frozenset([("softmax", "mask"), ("layer_norm", "residual"),
                                                ("rms_norm", "residual")])

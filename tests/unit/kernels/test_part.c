@@ -129,7 +129,9 @@ static void make_reduce(struct op_args *args)
 	args->views[0] = random_view(shape, rank, 0);
 	shape[rank - 1] = 1;
 	args->views[1] = random_view(shape, rank, 1);
-	args->params.reduce.kind = (kops_reduction)pick(3);
+	op_set_attribute(args, 0, (double)pick(args->op->attributes[0].n_choices));
+	if (args->op == &op_arg_reduce)
+		args->views[1].dtype = KOPS_I32;
 }
 
 static void make_gather(struct op_args *args)
@@ -170,7 +172,7 @@ static void make(const struct op *op, struct op_args *args)
 		make_gemm(args);
 	else if (op == &op_transpose)
 		make_transpose(args);
-	else if (op == &op_reduce)
+	else if (op == &op_reduce || op == &op_arg_reduce)
 		make_reduce(args);
 	else if (op == &op_attention)
 		make_attention(args);
