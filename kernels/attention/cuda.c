@@ -2,10 +2,12 @@
 
 #include "attention/flash.h"
 #include "attention/split.h"
+#include "attention/wgmma_plan.h"
 #include "common/cuda.h"
 
 CUDA_LAUNCH(attention_flash); /* flash.cu */
 CUDA_LAUNCH(attention_rows);  /* rows.cu */
+CUDA_LAUNCH(attention_wgmma); /* wgmma.cu */
 
 /* ---- How long they take, in ns on an H200 ---- */
 
@@ -71,6 +73,16 @@ static double rows_ns(const struct op_args *args)
 }
 
 static const struct kernel kernels[] = {
+    {
+        .name = "wgmma",
+        .idea = "tiles by the copy engine; warpgroups multiply and weigh them in turns",
+        .dtypes = "f16 bf16",
+        .takes = "aligned rows, head_dim to 256, no mask; on Hopper",
+        .supports = attention_wgmma_supports,
+        .workspace = attention_wgmma_workspace,
+        .time_ns = attention_wgmma_ns,
+        .launch = attention_wgmma,
+    },
     {
         .name = "flash",
         .idea = "tiles of scores on tensor cores, the softmax carried along in registers; few queries: parts "

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "attention/flash.h"
+#include "attention/wgmma_plan.h"
 #include "gemm/problem.h"
 #include "layer_norm/layer_norm.h"
 
@@ -373,22 +374,42 @@ bool make_aligned_table(struct problem *p, struct random *r)
 	return make_rows_of_table(p, true, r);
 }
 
-bool make_attention(struct problem *p, struct random *r)
+static uint64_t last_extent(const struct view *view)
 {
-	kops_dtype dtype = random_chance(r, 50) ? KOPS_F16 : KOPS_BF16;
+	return view->shape[view->rank - 1];
+}
+
+/* Makes shapes of attention: mapped, those that tensor maps and wgmma take. */
+static void shape_attention(struct problem *p, bool mapped, struct random *r)
+{
+	uint64_t most = mapped ? WGMMA_DEPTH_MAX : FLASH_DEPTH_MAX;
+	struct view *views = p->args.views;
+	double *scale = &p->args.params.plain.numbers[ATTENTION_SCALE];
 
 	do
 		shaper_of(p->args.op)->shape(p, r);
-	while (p->args.views[ATTENTION_Q].shape[p->args.views[ATTENTION_Q].rank - 1] > FLASH_DEPTH_MAX ||
-	       p->args.views[ATTENTION_V].shape[p->args.views[ATTENTION_V].rank - 1] > FLASH_DEPTH_MAX);
-	for (unsigned v = ATTENTION_Q; v <= ATTENTION_O; v++) {
-		struct view *view = &p->args.views[v];
+	while (last_extent(&views[ATTENTION_Q]) > most || last_extent(&views[ATTENTION_V]) > most ||
+	       (mapped && last_extent(&views[ATTENTION_V]) % 8 != 0));
+	if (!mapped)
+		return;
+	views[ATTENTION_MASK] = (struct view){0};
+	*scale = *scale < 0 ? -*scale : *scale;
+}
+
+/* Makes rows of 16-bit elements that begin at multiples of 16 bytes. */
+static bool make_rows_of_attention(struct problem *p, bool mapped, struct random *r)
+{
+	kops_dtype dtype = random_chance(r, 50) ? KOPS_F16 : KOPS_BF16;
+
+	shape_attention(p, mapped, r);
+	for (unsigned i = ATTENTION_Q; i <= ATTENTION_O; i++) {
+		struct view *view = &p->args.views[i];
 		int64_t apart = 1;
 
 		if (view_is_absent(view))
 			continue;
 		view->dtype = dtype;
-		for (uint32_t d = view->rank; v != ATTENTION_MASK && d-- > 0;) {
+		for (uint32_t d = view->rank; i != ATTENTION_MASK && d-- > 0;) {
 			view->strides[d] = apart;
 			apart *= (int64_t)view->shape[d];
 			if (d + 1 == view->rank)
@@ -396,6 +417,16 @@ bool make_attention(struct problem *p, struct random *r)
 		}
 	}
 	return problem_complete(p, true, true, r);
+}
+
+bool make_attention(struct problem *p, struct random *r)
+{
+	return make_rows_of_attention(p, false, r);
+}
+
+bool make_mapped_attention(struct problem *p, struct random *r)
+{
+	return make_rows_of_attention(p, true, r);
 }
 
 bool make_anyhow(struct problem *p, struct random *r)

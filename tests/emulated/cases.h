@@ -84,4 +84,7 @@ bool make_aligned_table(struct problem *p, struct random *r);
 /* Rows of 16-bit elements that begin at multiples of 16 bytes. */
 bool make_attention(struct problem *p, struct random *r);
 
+/* The same, as tensor maps and wgmma take them. */
+bool make_mapped_attention(struct problem *p, struct random *r);
+
 #endif

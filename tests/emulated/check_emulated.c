@@ -11,6 +11,7 @@
 
 #include "attention/flash.h"
 #include "attention/split.h"
+#include "attention/wgmma_plan.h"
 #include "cases.h"
 #include "check.h"
 #include "emulated.h"
@@ -48,6 +49,7 @@ CUDA_TOGETHER(unary_float4x_together);
 CUDA_LAUNCH(unary_scalar);
 CUDA_LAUNCH(attention_rows);
 CUDA_LAUNCH(attention_flash);
+CUDA_LAUNCH(attention_wgmma);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 CUDA_LAUNCH(arg_reduce_rows);
@@ -398,6 +400,14 @@ static const struct candidate {
      attention_flash_supports,
      attention_flash_workspace,
      attention_flash},
+    {"attention",
+     "wgmma",
+     make_mapped_attention,
+     1,
+     {1, 2, 5, 9},
+     attention_wgmma_supports,
+     attention_wgmma_workspace,
+     attention_wgmma},
     {"reduce", "rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce", "rows, largest", make_largest_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, reduce_rows},
     {"reduce",

@@ -263,17 +263,21 @@ void wake(waiting &in)
 	in.clear();
 }
 
-void meet(meeting &m, unsigned threads, const char *what)
+void arrive(meeting &m, unsigned threads)
 {
-	uint64_t round = m.round;
-
 	if (++m.arrived == threads) {
 		m.arrived = 0;
 		m.round++;
 		wake(m.fibers);
 		hesitate();
-		return;
 	}
+}
+
+void meet(meeting &m, unsigned threads, const char *what)
+{
+	uint64_t round = m.round;
+
+	arrive(m, threads);
 	while (m.round == round)
 		wait(m.fibers, what);
 }
@@ -447,7 +451,7 @@ static warpgroup &own_warpgroup()
 	return self->block->warpgroups[self->thread.x / WARPGROUP];
 }
 
-void begin_product(const product &like, float *sums, const float *a_registers)
+void begin_product(const product &like, float *sums, const void *a_registers)
 {
 	warpgroup &g = own_warpgroup();
 	unsigned i = self->products++ - g.computed, thread = self->thread.x % WARPGROUP;

@@ -51,8 +51,8 @@ struct product {
 	void (*compute)(block &b, const product &p);
 	unsigned begun; /* number of threads that have begun it */
 	float *sums[WARPGROUP];
-	const float *a_registers[WARPGROUP]; /* or null */
-	uint64_t a, b;                       /* descriptors */
+	const void *a_registers[WARPGROUP]; /* four of 32 bits, or null */
+	uint64_t a, b;                      /* descriptors */
 	bool keep;
 };
 
@@ -150,6 +150,8 @@ void yield();
 void wait(waiting &in, const char *what);
 void wake(waiting &in);
 void meet(meeting &m, unsigned threads, const char *what);
+/* The same without waiting. */
+void arrive(meeting &m, unsigned threads);
 /* Waits for all threads of a cluster. */
 void meet_team();
 /* Returns the values of all lanes of this warp, each of which must call this; valid until the next call. */
@@ -184,7 +186,7 @@ void await_copies_out(unsigned left);
 /* ---- Products ---- */
 
 /* Begins the next product of this warpgroup. */
-void begin_product(const product &like, float *sums, const float *a_registers);
+void begin_product(const product &like, float *sums, const void *a_registers);
 void commit_products();
 void await_products(unsigned left);
 

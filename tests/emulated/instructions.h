@@ -180,19 +180,37 @@ inline void prefetch_map(const void *)
 }
 
 /* tensor_map.cc */
-void copy_box_in(emulator::block &b, uint32_t to, const void *map, int x, int y, int z, uint32_t barrier);
-void store_box(const void *map, int x, int y, int z, uint32_t from);
+struct box_place {
+	int x, y, z, w;
+};
+void copy_box_in(emulator::block &b, uint32_t to, const void *map, const box_place &at, uint32_t barrier);
+void store_box_at(const void *map, const box_place &at, uint32_t from);
 
 inline void copy_box(uint32_t to, const void *map, int x, int y, int z, uint32_t barrier)
 {
-	copy_box_in(*emulator::self->block, to, map, x, y, z, barrier);
+	copy_box_in(*emulator::self->block, to, map, {x, y, z, 0}, barrier);
+}
+
+inline void copy_box(uint32_t to, const void *map, int x, int y, int z, int w, uint32_t barrier)
+{
+	copy_box_in(*emulator::self->block, to, map, {x, y, z, w}, barrier);
+}
+
+inline void store_box(const void *map, int x, int y, int z, uint32_t from)
+{
+	store_box_at(map, {x, y, z, 0}, from);
+}
+
+inline void store_box(const void *map, int x, int y, int z, int w, uint32_t from)
+{
+	store_box_at(map, {x, y, z, w}, from);
 }
 
 inline void copy_box_to(uint16_t blocks, uint32_t to, const void *map, int x, int y, int z, uint32_t barrier)
 {
 	for (unsigned rank = 0; blocks >> rank; rank++)
 		if (blocks >> rank & 1)
-			copy_box_in(block_at(rank), to, map, x, y, z, barrier);
+			copy_box_in(block_at(rank), to, map, {x, y, z, 0}, barrier);
 }
 
 inline void stores_commit()
@@ -293,6 +311,13 @@ template <int THREADS> void threads_sync(int barrier)
 	if (barrier < 1 || barrier > 15)
 		emulator::fail("there is no barrier %d", barrier);
 	emulator::meet(emulator::self->block->met[barrier], THREADS, "the threads of a named barrier");
+}
+
+template <int THREADS> void threads_arrive(int barrier)
+{
+	if (barrier < 1 || barrier > 15)
+		emulator::fail("there is no barrier %d", barrier);
+	emulator::arrive(emulator::self->block->met[barrier], THREADS);
 }
 
 constexpr unsigned RANK_SHIFT = 24; /* within the address of another block's memory */

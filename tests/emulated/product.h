@@ -67,15 +67,17 @@ void load_matrix(emulator::block &b, uint64_t bits, bool across, unsigned lines,
 			    E, emulator::shared_at(b, d.address(E, across, line, k), element_bytes(E)));
 }
 
-/* Loads the four registers of each thread. */
-inline void load_registers(const emulator::product &p, float *a, unsigned depth)
+/* Loads the four registers of each thread, in each of which are one or two numbers. */
+template <element E> void load_registers(const emulator::product &p, float *a, unsigned depth)
 {
+	constexpr unsigned EACH = 4 / element_bytes(E);
+
 	for (unsigned thread = 0; thread < emulator::WARPGROUP; thread++)
-		for (unsigned i = 0; i < 4; i++) {
-			unsigned row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8,
-			         k = thread % 4 + i / 2 * 4;
+		for (unsigned i = 0; i < 4 * EACH; i++) {
+			unsigned four = i / EACH, row = thread / 32 * 16 + thread % 32 / 4 + four % 2 * 8,
+			         k = (thread % 4 + four / 2 * 4) * EACH + i % EACH;
 			a[row * depth + k] =
-			    load_element(element::TF32, (const char *)&p.a_registers[thread][i]);
+			    load_element(E, (const char *)p.a_registers[thread] + i * element_bytes(E));
 		}
 }
 
@@ -87,7 +89,7 @@ void compute_product(emulator::block &block, const emulator::product &p)
 	static double c[PRODUCT_ROWS][COLS];
 
 	if (p.a_registers[0])
-		load_registers(p, a, DEPTH);
+		load_registers<E>(p, a, DEPTH);
 	else
 		load_matrix<E>(block, p.a, A_ACROSS, PRODUCT_ROWS, a, DEPTH, 1);
 	load_matrix<E>(block, p.b, B_ACROSS, COLS, b, 1, COLS);
@@ -121,6 +123,16 @@ template <unsigned SUMS> void add_products_from(float (&d)[SUMS], const float (&
 	emulator::product p = {};
 
 	p.compute = compute_product<element::TF32, SUMS, false, false>;
+	p.b = b, p.keep = keep != 0;
+	emulator::begin_product(p, d, a);
+}
+
+template <element E, bool B_ACROSS = false, unsigned SUMS>
+void add_products_from(float (&d)[SUMS], const uint32_t (&a)[4], uint64_t b, int keep)
+{
+	emulator::product p = {};
+
+	p.compute = compute_product<E, SUMS, false, B_ACROSS>;
 	p.b = b, p.keep = keep != 0;
 	emulator::begin_product(p, d, a);
 }
@@ -180,7 +192,7 @@ template <unsigned LEFT = 0> void products_wait()
 	emulator::await_products(LEFT);
 }
 
-template <unsigned N> void settle(float (&)[N])
+template <class T, unsigned N> void settle(T (&)[N])
 {
 }
 

@@ -72,6 +72,12 @@ template <int THREADS> __device__ __forceinline__ void threads_sync(int barrier)
 	asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
 }
 
+/* Arrives there without waiting. */
+template <int THREADS> __device__ __forceinline__ void threads_arrive(int barrier)
+{
+	asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(THREADS) : "memory");
+}
+
 #endif
 
 } // namespace hopper

@@ -44,6 +44,16 @@ __device__ __forceinline__ void copy_box(uint32_t to, const void *map, int x, in
 	             : "memory");
 }
 
+/* Of a map with one axis more. */
+__device__ __forceinline__ void copy_box(uint32_t to, const void *map, int x, int y, int z, int w,
+                                         uint32_t barrier)
+{
+	asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+	             "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+	             "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier)
+	             : "memory");
+}
+
 /* As copy_bulk_to(). */
 __device__ __forceinline__ void copy_box_to(uint16_t blocks, uint32_t to, const void *map, int x, int y, int z,
                                             uint32_t barrier)
@@ -61,6 +71,15 @@ __device__ __forceinline__ void store_box(const void *map, int x, int y, int z, 
 	    "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(map),
 	    "r"(x), "r"(y), "r"(z), "r"(from)
 	    : "memory");
+}
+
+/* To a map with one axis more. */
+__device__ __forceinline__ void store_box(const void *map, int x, int y, int z, int w, uint32_t from)
+{
+	asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3, %4}], "
+	             "[%5];" ::"l"(map),
+	             "r"(x), "r"(y), "r"(z), "r"(w), "r"(from)
+	             : "memory");
 }
 
 __device__ __forceinline__ void stores_commit()

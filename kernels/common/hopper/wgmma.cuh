@@ -52,10 +52,19 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
 		asm volatile("" : "+f"(sums[i])::"memory");
 }
 
+/* The same of numbers that products take from registers. */
+template <int N> __device__ __forceinline__ void settle(uint32_t (&pairs)[N])
+{
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		asm volatile("" : "+r"(pairs[i])::"memory");
+}
+
 #define SUMS_8(d, i)                                                                                           \
 	"+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),            \
 	    "+f"(d[i + 6]), "+f"(d[i + 7])
 #define SUMS_32(d, i) SUMS_8(d, i), SUMS_8(d, i + 8), SUMS_8(d, i + 16), SUMS_8(d, i + 24)
+#define SUMS_48(d)    SUMS_32(d, 0), SUMS_8(d, 32), SUMS_8(d, 40)
 #define SUMS_64(d, i) SUMS_32(d, i), SUMS_32(d, i + 32)
 #define SUMS_96(d)    SUMS_64(d, 0), SUMS_32(d, 64)
 #define SUMS_128(d)   SUMS_64(d, 0), SUMS_64(d, 64)
@@ -63,6 +72,7 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
 #define NAMES_32                                                                                               \
 	"%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                               \
 	"%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_48 NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define NAMES_64                                                                                               \
 	NAMES_32 ", "                                                                                          \
 	         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "            \
@@ -89,6 +99,7 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
 #define A_4(a)                                                                                                 \
 	"r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),                    \
 	    "r"(__float_as_uint(a[3]))
+#define PAIRS_4(a) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 
 /*
  * add_products: sums = A · B + (keep ? sums : 0): A 64 × 32 bytes of K, B as many columns as there are sums,
@@ -96,11 +107,11 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
  * ACROSS: matrix_across_at().
  *
  * add_products_from: the same of tf32, with A in registers: of thread t of the warp w row 16w + t / 4 + i % 2 *
- * 8, t % 4 + i / 2 * 4 of K.
+ * 8, t % 4 + i / 2 * 4 of K. Or of 16-bit numbers, in pairs along K: t % 4 * 2 + i / 2 * 8 of K.
  *
- * n0 … n5: the operands behind the sums.
+ * n0 … n6: the operands behind the sums.
  */
-#define DEFINE_PRODUCTS(SUMS, cols, names, sums, n0, n1, n2, n3, n4, n5)                                       \
+#define DEFINE_PRODUCTS(SUMS, cols, names, sums, n0, n1, n2, n3, n4, n5, n6)                                   \
 	template <element E, bool A_ACROSS = false, bool B_ACROSS = false>                                     \
 	__device__ __forceinline__ void add_products(float(&d)[SUMS], uint64_t a, uint64_t b, int keep)        \
 	{                                                                                                      \
@@ -127,23 +138,43 @@ template <int N> __device__ __forceinline__ void settle(float (&sums)[N])
 		                          "{" n0 ", " n1 ", " n2 ", " n3 "}", n4, n5, "")                      \
 		             : sums                                                                            \
 		             : A_4(a), "l"(b), "r"(keep));                                                     \
+	}                                                                                                      \
+	template <element E, bool B_ACROSS = false>                                                            \
+	__device__ __forceinline__ void add_products_from(float(&d)[SUMS], const uint32_t(&a)[4], uint64_t b,  \
+	                                                  int keep)                                            \
+	{                                                                                                      \
+		static_assert(E != element::TF32, "tf32 is given as float");                                   \
+		if constexpr (E == element::F16)                                                               \
+			asm volatile(ADD_PRODUCTS("m64n" cols "k16", "f16.f16", names,                         \
+			                          "{" n0 ", " n1 ", " n2 ", " n3 "}", n4, n5, ", " n6)         \
+			             : sums                                                                    \
+			             : PAIRS_4(a), "l"(b), "r"(keep), "n"((int)B_ACROSS));                     \
+		else                                                                                           \
+			asm volatile(ADD_PRODUCTS("m64n" cols "k16", "bf16.bf16", names,                       \
+			                          "{" n0 ", " n1 ", " n2 ", " n3 "}", n4, n5, ", " n6)         \
+			             : sums                                                                    \
+			             : PAIRS_4(a), "l"(b), "r"(keep), "n"((int)B_ACROSS));                     \
 	}
 
-DEFINE_PRODUCTS(32, "64", NAMES_32, SUMS_32(d, 0), "%32", "%33", "%34", "%35", "%36", "%37")
-DEFINE_PRODUCTS(64, "128", NAMES_64, SUMS_64(d, 0), "%64", "%65", "%66", "%67", "%68", "%69")
-DEFINE_PRODUCTS(96, "192", NAMES_96, SUMS_96(d), "%96", "%97", "%98", "%99", "%100", "%101")
-DEFINE_PRODUCTS(128, "256", NAMES_128, SUMS_128(d), "%128", "%129", "%130", "%131", "%132", "%133")
+DEFINE_PRODUCTS(32, "64", NAMES_32, SUMS_32(d, 0), "%32", "%33", "%34", "%35", "%36", "%37", "%38")
+DEFINE_PRODUCTS(48, "96", NAMES_48, SUMS_48(d), "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+DEFINE_PRODUCTS(64, "128", NAMES_64, SUMS_64(d, 0), "%64", "%65", "%66", "%67", "%68", "%69", "%70")
+DEFINE_PRODUCTS(96, "192", NAMES_96, SUMS_96(d), "%96", "%97", "%98", "%99", "%100", "%101", "%102")
+DEFINE_PRODUCTS(128, "256", NAMES_128, SUMS_128(d), "%128", "%129", "%130", "%131", "%132", "%133", "%134")
 
 #undef DEFINE_PRODUCTS
 #undef ADD_PRODUCTS
+#undef PAIRS_4
 #undef A_4
 #undef NAMES_128
 #undef NAMES_96
 #undef NAMES_64
+#undef NAMES_48
 #undef NAMES_32
 #undef SUMS_128
 #undef SUMS_96
 #undef SUMS_64
+#undef SUMS_48
 #undef SUMS_32
 #undef SUMS_8
 

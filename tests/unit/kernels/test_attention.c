@@ -1,6 +1,7 @@
 /*
  * Tests attention on the CPU by small problems whose results are known: which keys a query sees, heads that
- * share keys, masks, rows that see nothing, numbers that are not finite, and what is refused.
+ * share keys, masks, rows that see nothing, numbers that are not finite, and what is refused. And which tiles
+ * of keys the kernel wgmma goes through.
  */
 #include <float.h>
 #include <math.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "attention/attention.h"
+#include "attention/wgmma_plan.h"
 #include "common/cpu.h"
 
 enum { MOST = 4096 };
@@ -275,6 +277,54 @@ static void test_what_is_refused(void **state)
 	refuse(args, KOPS_E_OVERLAP, "");
 }
 
+/* Counts the rows that see a key. */
+static int viewers(const struct attention_rule *rule, int first, int last, int64_t key)
+{
+	int n = 0;
+
+	for (int row = first; row <= last; row++) {
+		struct attention_keys seen = attention_keys_of(rule, row);
+		n += key >= seen.begin && key < seen.end;
+	}
+	return n;
+}
+
+/* What a tile leaves out nobody sees, and what it does not mask all rows see. */
+static void check_tiles(const struct attention_rule *rule, int first, int last, int each)
+{
+	struct wgmma_keys tiles = wgmma_keys_of(rule, first, last, each);
+
+	assert_true(tiles.begin >= 0 && (int64_t)(tiles.end - 1) * each < rule->keys);
+	for (int64_t key = 0; key < rule->keys; key++) {
+		int tile = (int)(key / each), seen = viewers(rule, first, last, key);
+
+		if (tile < tiles.begin || tile >= tiles.end)
+			assert_int_equal(seen, 0);
+		else if (tile >= tiles.plain_begin && tile < tiles.plain_end)
+			assert_int_equal(seen, last - first + 1);
+	}
+	for (int tile = tiles.plain_begin; tile < tiles.plain_end && tile < tiles.end; tile++)
+		assert_true((int64_t)(tile + 1) * each <= rule->keys);
+}
+
+static void test_tiles_of_keys(void **state)
+{
+	const int64_t firsts[] = {-70, -1, 0, 1, 3, 64, 200}, all_keys[] = {1, 63, 64, 65, 130};
+	(void)state;
+
+	for (unsigned i = 0; i < sizeof firsts / sizeof *firsts; i++)
+		for (unsigned j = 0; j < sizeof all_keys / sizeof *all_keys; j++)
+			for (int64_t window = 0; window < 100; window += 33)
+				for (int causal = 0; causal < 2; causal++) {
+					struct attention_rule rule = {1, firsts[i], all_keys[j], window,
+					                              causal};
+
+					check_tiles(&rule, 0, 127, 64);
+					check_tiles(&rule, 128, 140, 48);
+					check_tiles(&rule, 5, 5, 16);
+				}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +337,7 @@ int main(void)
 	    cmocka_unit_test(test_parts_know_where_they_are),
 	    cmocka_unit_test(test_parts_make_the_same),
 	    cmocka_unit_test(test_what_is_refused),
+	    cmocka_unit_test(test_tiles_of_keys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,277 @@
+/*
+ * attention of f16 and bf16 on Hopper's tensor cores, after FlashAttention-3 (J. Shah et al., 2024): o =
+ * softmax(scale q kT) v.
+ *
+ *   kernel  idea                                      tiles, threads            bound
+ *   wgmma   the copy engine brings tiles of keys and  128 queries, 384; by 128  power and the tensor cores;
+ *           values; two or three warpgroups multiply  keys, head_dim 192 and   head_dim 64: exponentials
+ *           and weigh them, and take turns            256: 64; head_dim 64 also
+ *                                                     192 queries by 96, 512
+ *
+ * Exponentials are relative to the largest score of some tile before, not of all: looking for the largest costs
+ * a third of what the exponentials do. Only where their sum gets large they are made again, relative to
+ * a larger score (weigh()).
+ *
+ * Where tiles see different numbers of keys, as with causal, those with the most come first, and blocks take
+ * the next one when they are done. Otherwise block b takes every n-th.
+ *
+ * Measured, H200, bf16: 16 heads of 4096 queries and keys 712 TFLOP/s, causal 559; of head_dim 64 487 and 400;
+ * 1.07 to 1.29 x cuDNN (docs/kernels.md). What else was tried: docs/lab/attention.md.
+ */
+#include "attention/wgmma_plan.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "attention/wgmma/kernel.cuh"
+#include "common/launch.cuh"
+#include "fitted.h"
+#include "gemm/map.cuh"
+
+namespace
+{
+
+/* By head_dim and value_dim, whichever is larger. */
+using cut_64 = attention_cut<64, 96, 3, 4, 2, 950, 4300>;
+using low_cut_64 = attention_cut<64, 128, 2, 4, 2, 1030, 2700>; /* fewer queries in a tile */
+using cut_128 = attention_cut<128, 128, 2, 2, 2, 1330, 2700>;
+using cut_192 = attention_cut<192, 64, 2, 2, 2, 1020, 4800>;
+using cut_256 = attention_cut<256, 64, 2, 2, 1, 1270, 6000>;
+
+constexpr double SECTION_BYTES = 0x1p25; /* of keys and values: half of L2 */
+constexpr double TILES_MAX = 0x1p30;
+
+/* ---- What the copy engine can take ---- */
+
+/* Rows that begin at multiples of 16 bytes, and none of which is another. */
+bool has_mapped_rows(const view *v)
+{
+	bool fits =
+	    (uintptr_t)v->data % 16 == 0 && v->offset % 16 == 0 && (v->shape[3] <= 1 || v->strides[3] == 1);
+
+	for (unsigned d = 0; d < 4; d++)
+		fits &= v->shape[d] > 0 && v->shape[d] <= MAP_EXTENT_MAX;
+	for (unsigned d = 0; d < 3; d++)
+		fits &= v->shape[d] <= 1 || map_stride(v->strides[d], 2);
+	return fits;
+}
+
+/* In boxes of a line of 128 bytes and so many rows. */
+bool map_view(CUtensorMap *map, const view &v, unsigned rows)
+{
+	encode_map encode = map_encoder();
+	cuuint64_t extents[4], strides[3];
+	cuuint32_t box[4] = {LINE_COLUMNS, rows, 1, 1}, steps[4] = {1, 1, 1, 1};
+
+	for (int d = 0; d < 4; d++)
+		extents[d] = v.shape[3 - d];
+	for (int d = 0; d < 3; d++)
+		strides[d] = v.shape[2 - d] > 1 ? (cuuint64_t)v.strides[2 - d] * 2 : 16;
+	return encode &&
+	       encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, v.data, extents, strides, box, steps,
+	              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+	              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/* ---- The plan ---- */
+
+uint64_t section_of(const op_args *args, uint64_t units)
+{
+	const view *k = &args->views[ATTENTION_K], *v = &args->views[ATTENTION_V];
+	double group = (double)args->views[ATTENTION_Q].shape[1] / (double)k->shape[1];
+	double bytes = (double)k->shape[2] * (double)(k->shape[3] + v->shape[3]) * 2 / group;
+
+	return (uint64_t)fmax(fmin(floor(SECTION_BYTES / bytes), (double)units), 1);
+}
+
+/* Tiles of keys that a tile sees: in the mean, of some of them, and at most. */
+struct key_tiles {
+	double mean, most;
+};
+
+template <class CUT> key_tiles key_tiles_of(const op_args *args, uint64_t row_tiles)
+{
+	const uint64_t samples = row_tiles < 64 ? row_tiles : 64;
+	int queries = (int)args->views[ATTENTION_Q].shape[2];
+	attention_rule rule = attention_rule_of(args);
+	key_tiles all = {0, 0};
+
+	for (uint64_t i = 0; i < samples; i++) {
+		int row = (int)(row_tiles * (2 * i + 1) / (2 * samples) * CUT::ROWS);
+		int last = queries - row < CUT::ROWS ? queries - 1 : row + CUT::ROWS - 1;
+		wgmma_keys keys = wgmma_keys_of(&rule, row, last, CUT::KEYS);
+		double n = keys.end > keys.begin ? keys.end - keys.begin : 0;
+
+		all.mean += n / (double)samples;
+		all.most = fmax(all.most, n);
+	}
+	return all;
+}
+
+/* Uneven tiles: blocks end at about the same time, but not before the largest does. */
+template <class CUT> double ns_of(const op_args *args, const wgmma_plan &plan)
+{
+	const double launch_ns = 3000, clear_ns = 2000, blocks = cuda_multiprocessors();
+	double tiles = (double)plan.units * (double)plan.row_tiles;
+	key_tiles keys = key_tiles_of<CUT>(args, plan.row_tiles);
+	double mean_ns = CUT::TILE_NS + keys.mean * CUT::STEP_NS,
+	       most_ns = CUT::TILE_NS + keys.most * CUT::STEP_NS;
+
+	if (!plan.is_uneven || tiles <= blocks)
+		return launch_ns + ceil(tiles / blocks) * most_ns;
+	return launch_ns + clear_ns + fmax(most_ns, tiles / blocks * mean_ns + CUT::TILE_NS / 2.0);
+}
+
+template <class CUT> wgmma_plan plan_of(const op_args *args)
+{
+	const view *q = &args->views[ATTENTION_Q];
+	attention_rule rule = attention_rule_of(args);
+	uint64_t units = q->shape[0] * q->shape[1], row_tiles = (q->shape[2] + CUT::ROWS - 1) / CUT::ROWS;
+	wgmma_plan plan = {CUT::DEPTH,
+	                   CUT::ROWS,
+	                   CUT::KEYS,
+	                   units,
+	                   row_tiles,
+	                   section_of(args, units),
+	                   rule.causal || rule.window > 0,
+	                   0};
+
+	plan.ns = ns_of<CUT>(args, plan);
+	return plan;
+}
+
+/* ---- The launch ---- */
+
+wgmma_work work_of(const op_args *args, const wgmma_plan &plan)
+{
+	const view *q = &args->views[ATTENTION_Q];
+	wgmma_work w = {};
+	double factor;
+
+	w.rule = attention_rule_of(args);
+	factor = w.rule.scale * 1.4426950408889634;
+	w.factor = (float)fmax(fmin(factor, (double)FLT_MAX), (double)FLT_MIN);
+	w.queries = (int)q->shape[2];
+	w.heads = (unsigned)q->shape[1];
+	w.first_head = (unsigned)args->params.plain.numbers[ATTENTION_HEAD];
+	w.group = (unsigned)args->params.plain.numbers[ATTENTION_GROUP];
+	w.units = (unsigned)plan.units;
+	w.row_tiles = (unsigned)plan.row_tiles;
+	w.section = (unsigned)plan.section;
+	w.tiles = w.units * w.row_tiles;
+	return w;
+}
+
+__global__ void clear_taken(unsigned *taken)
+{
+	let_next_kernel_come();
+	await_kernel_before();
+	*taken = 0;
+}
+
+template <class CUT, class T>
+int launch_cut(const op_args *args, const wgmma_plan &plan, const struct launch *launch)
+{
+	const view *v = args->views;
+	wgmma_work w = work_of(args, plan);
+	unsigned blocks = (unsigned)cuda_multiprocessors_to_keep(launch, (int)cuda_multiprocessors(), w.tiles);
+
+	if (!map_view(&w.q, v[ATTENTION_Q], TEAM_ROWS) || !map_view(&w.k, v[ATTENTION_K], CUT::KEYS) ||
+	    !map_view(&w.v, v[ATTENTION_V], CUT::KEYS) || !map_view(&w.o, v[ATTENTION_O], TEAM_ROWS))
+		return KOPS_E_FAULT;
+	if (w.tiles <= blocks) {
+		blocks = w.tiles;
+	} else if (plan.is_uneven) {
+		w.taken = (unsigned *)launch->workspace;
+		launch_kernel(clear_taken, {dim3(1), dim3(1)}, cuda_stream(launch), w.taken);
+	}
+	cudaFuncSetAttribute(attend_mapped<CUT, T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+	                     CUT::SHARED_BYTES);
+	launch_kernel(attend_mapped<CUT, T>,
+	              {dim3(blocks), dim3(CUT::THREADS), CUT::SHARED_BYTES, 1, cuda_may_be_early(launch)},
+	              cuda_stream(launch), w);
+	return cuda_launch_status();
+}
+
+typedef int (*launcher)(const op_args *, const wgmma_plan &, const struct launch *);
+
+template <class T> launcher launcher_of(const wgmma_plan &plan)
+{
+	switch (plan.depth) {
+	case 64:
+		return plan.rows == cut_64::ROWS ? launch_cut<cut_64, T> : launch_cut<low_cut_64, T>;
+	case 128:
+		return launch_cut<cut_128, T>;
+	case 192:
+		return launch_cut<cut_192, T>;
+	default:
+		return launch_cut<cut_256, T>;
+	}
+}
+
+} // namespace
+
+extern "C" bool attention_wgmma_supports(const op_args *args, const char **ret_why_not)
+{
+	const view *views = args->views, *q = &views[ATTENTION_Q], *v = &views[ATTENTION_V];
+
+	*ret_why_not = "takes f16 and bf16";
+	if (dtype_size(q->dtype) != 2)
+		return false;
+	*ret_why_not = "takes no mask, and scales above 0";
+	if (!view_is_absent(&views[ATTENTION_MASK]) || !(args->params.plain.numbers[ATTENTION_SCALE] > 0))
+		return false;
+	*ret_why_not = "takes head_dim and value_dim up to 256, value_dim a multiple of 8";
+	if (q->shape[3] > WGMMA_DEPTH_MAX || v->shape[3] > WGMMA_DEPTH_MAX || v->shape[3] % 8 != 0)
+		return false;
+	*ret_why_not =
+	    "needs rows of q, k, v and o that begin at multiples of 16 bytes, of elements side by side";
+	for (unsigned i = ATTENTION_Q; i <= ATTENTION_O; i++)
+		if (i != ATTENTION_MASK && !has_mapped_rows(&views[i]))
+			return false;
+	*ret_why_not = "takes up to 2^30 queries, keys and tiles";
+	if (q->shape[2] > INT32_MAX / 2 || v->shape[2] > INT32_MAX / 2 ||
+	    (double)q->shape[0] * (double)q->shape[1] * ceil((double)q->shape[2] / TEAM_ROWS) > TILES_MAX)
+		return false;
+	*ret_why_not = "needs a GPU of compute capability 9.0";
+	return gemm_hopper_multiprocessors() != 0;
+}
+
+extern "C" wgmma_plan wgmma_plan_of(const op_args *args)
+{
+	uint64_t head_dim = args->views[ATTENTION_Q].shape[3], value_dim = args->views[ATTENTION_V].shape[3];
+	uint64_t depth = head_dim > value_dim ? head_dim : value_dim;
+
+	if (depth > 192)
+		return plan_of<cut_256>(args);
+	if (depth > 128)
+		return plan_of<cut_192>(args);
+	if (depth > 64)
+		return plan_of<cut_128>(args);
+	wgmma_plan high = plan_of<cut_64>(args), low = plan_of<low_cut_64>(args);
+	return high.ns < low.ns ? high : low;
+}
+
+/* How many tiles have been taken. */
+extern "C" uint64_t attention_wgmma_workspace(const op_args *args)
+{
+	return wgmma_plan_of(args).is_uneven ? sizeof(unsigned) : 0;
+}
+
+extern "C" double attention_wgmma_ns(const op_args *args)
+{
+	const double share = 0.75, lasting = 0.35;
+	double ns = cuda_clock_factor() * wgmma_plan_of(args).ns;
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	return fmax(cuda_ns_of_bytes(cost.bytes, share), fitted_lasting_ns(ns, lasting));
+}
+
+extern "C" CUDA_LAUNCH(attention_wgmma)
+{
+	wgmma_plan plan = wgmma_plan_of(args);
+	bool is_f16 = args->views[ATTENTION_O].dtype == KOPS_F16;
+
+	return (is_f16 ? launcher_of<__half>(plan) : launcher_of<__nv_bfloat16>(plan))(args, plan, launch);
+}
