@@ -353,6 +353,12 @@ struct kernel {
 	 * may be considered hung.
 	 */
 	double (*time_ns)(const struct op_args *args);
+	/*
+	 * GPU: returns how many ns longer the host takes for this launch than for later ones of the same shape,
+	 * because a library first finds out how to compute it; 0 once it was launched on the calling thread's
+	 * device. args: supported. Any thread. NULL: always 0.
+	 */
+	double (*first_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
 	/* GPU: launches take no notice of multiprocessors_left. The driver has to keep them off. */
 	bool takes_all;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "cuda/crowd.h"
 #include "cuda/enqueue.h"
+#include "cuda/first.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
@@ -310,6 +311,7 @@ static const struct driver cuda_driver = {
     .enter = set_device,
     .start = gpu_start,
     .abandon = gpu_abandon,
+    .get_ready = cuda_first_get_ready,
     .poll = gpu_poll,
     .notify = gpu_notify,
     .alloc = cuda_alloc,

@@ -10,6 +10,7 @@
  *     together.c      small ops of a run that are alike, by one launch
  *     crowd.c         those of several runs
  *     graph.c         runs that come again, recorded
+ *     first.c         first launches that take longer, got over with
  *     lane.c          the streams, and what is in flight on each
  *     confined.c      streams whose launches leave multiprocessors free
  *     transfer.c      uploads and downloads of operands
@@ -148,6 +149,7 @@ struct device_state {
 	CUgreenCtx confined; /* of their confined streams; NULL: there are none */
 	struct list spare;   /* struct out */
 	struct graphs graphs;
+	struct firsts *firsts; /* first.h */
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
@@ -166,6 +168,9 @@ int cuda_open(unsigned index, const struct driver_limits *limits, struct device_
               char why[WHY_BYTES]);
 void cuda_close(struct device_state *dev);
 void cuda_describe(const struct device_state *dev, struct device_info *ret);
+/* A handle of cuBLAS for a stream. *ret_cublas may be set on failure too. KOPS_E_FAULT with a sentence. */
+int cuda_cublas_open(cublasHandle_t *ret_cublas, cudaStream_t stream, void *workspace, size_t bytes,
+                     char why[WHY_BYTES]);
 
 /* preload.c */
 /* Loads all kernels of this module on the calling thread's device. */
@@ -189,10 +194,11 @@ void cuda_free(struct device_state *dev, void *address);
 /* Registers host memory in pieces (pieces.h), so that others can launch in between. */
 int cuda_pin(void *host, uint64_t bytes, bool read_only);
 /*
- * Waits up to a second until no device has a long run out. CUDA would wait too, and everybody who launches
- * anything with it.
+ * As cuda_wait_for_gap() first: otherwise CUDA would wait, and everybody who launches anything with it.
  */
 void cuda_unpin(void *host, uint64_t bytes);
+/* Waits up to a second until no device has a long run out. */
+void cuda_wait_for_gap(void);
 /* Counts long runs in flight on any device: by 1 or -1. */
 void cuda_long_out_add(int n);
 /* Returns true if a device should not start a long run now, which it could have started at since_ns. */

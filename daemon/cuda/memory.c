@@ -241,7 +241,7 @@ bool cuda_holds_long(uint64_t since_ns)
 	return cuda_gap_holds(&now, since_ns, clock_ns());
 }
 
-static void wait_for_gap(void)
+void cuda_wait_for_gap(void)
 {
 	const struct timespec look = {.tv_nsec = GAP_LOOK_NS};
 	uint64_t until = clock_ns() + GAP_WAIT_NS;
@@ -255,7 +255,7 @@ void cuda_unpin(void *host, uint64_t bytes)
 	if (!enter_any_context())
 		return;
 	__atomic_add_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
-	wait_for_gap();
+	cuda_wait_for_gap();
 	unpin_pieces(host, bytes);
 	__atomic_sub_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
 }

@@ -6,6 +6,7 @@
 
 #include "cuda/confined.h"
 #include "cuda/crowd.h"
+#include "cuda/first.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
@@ -180,28 +181,34 @@ static int require(struct device_state *dev, char why[WHY_BYTES])
 	return 0;
 }
 
+int cuda_cublas_open(cublasHandle_t *ret_cublas, cudaStream_t stream, void *workspace, size_t bytes,
+                     char why[WHY_BYTES])
+{
+	cublasStatus_t status = cublasCreate(ret_cublas);
+
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetStream(*ret_cublas, stream);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetWorkspace(*ret_cublas, workspace, bytes);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		status = cublasSetMathMode(*ret_cublas, CUBLAS_DEFAULT_MATH |
+		                                            CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+	if (status == CUBLAS_STATUS_SUCCESS)
+		return 0;
+	snprintf(why, WHY_BYTES, "cannot initialize cuBLAS: %s", cublasGetStatusString(status));
+	return KOPS_E_FAULT;
+}
+
 /* 32 MiB is what cuBLAS asks for on Hopper; older GPUs need less. */
 static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, char why[WHY_BYTES])
 {
 	size_t bytes = (prop->major >= 9 ? 32u : 8u) << 20;
 	cudaError_t error = cudaMalloc(&lane->cublas_workspace, bytes);
-	cublasStatus_t status;
 
 	lane->cublas_workspace_bytes = bytes;
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot allocate the workspace of cuBLAS", why);
-	status = cublasCreate(&lane->cublas);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetStream(lane->cublas, lane->stream);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetWorkspace(lane->cublas, lane->cublas_workspace, bytes);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetMathMode(lane->cublas, CUBLAS_DEFAULT_MATH |
-		                                             CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		return 0;
-	snprintf(why, WHY_BYTES, "cannot initialize cuBLAS: %s", cublasGetStatusString(status));
-	return KOPS_E_FAULT;
+	return cuda_cublas_open(&lane->cublas, lane->stream, lane->cublas_workspace, bytes, why);
 }
 
 static int open_lane(struct device_state *dev, unsigned i, const struct cudaDeviceProp *prop,
@@ -291,6 +298,7 @@ void cuda_close(struct device_state *dev)
 	if (!dev)
 		return;
 	cuda_use_device(dev->index);
+	cuda_first_close(dev);
 	cuda_confined_close(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		close_lane(&dev->lanes[i]);
@@ -343,6 +351,8 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if ((rc = open_lane(dev, i, &prop, why)) < 0)
 			return rc;
+	if ((rc = cuda_first_open(dev, why)) < 0)
+		return rc;
 	cuda_confined_open(dev);
 	cuda_graph_make_rehearsal(dev);
 	cuda_preload();

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define DRIVER_ABI   23
+#define DRIVER_ABI   24
 #define DRIVER_ENTRY "kops_driver"
 
 /* 0: it does not say. */
@@ -69,6 +69,11 @@ struct driver {
 	struct run *(*poll)(struct device_state *dev);
 	/* Forgets a paused run that will not go on. NULL where there is nothing to forget. */
 	void (*abandon)(struct device_state *dev, struct run *run);
+	/*
+	 * Any thread. Gets over with the first launches that the ops of a run name (run_op.first_launch), on a
+	 * thread of the driver's. The run is not borrowed. NULL: there are none.
+	 */
+	void (*get_ready)(struct device_state *dev, const struct run *run);
 	/*
 	 * Asks that wake(arg), the same in each call, be called from any thread when a run in flight now
 	 * finishes. It may be called once for each run, however often notify() is, and after poll() has

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/invariant.h"
+#include "common/hash.h"
 
 #define WAYS          4 /* entries of a set; a shape can be in one set only */
 #define SETS          (LEARNED_SHAPES_MAX / WAYS)
@@ -73,25 +74,19 @@ void learned_free(struct learned *l)
 
 /* ---- Shapes ---- */
 
-static uint64_t mixed(uint64_t hash, uint64_t word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-	return hash ^ hash >> 32;
-}
-
 static uint64_t hash_view(uint64_t hash, const struct view *v)
 {
 	const struct memory *m = v->space;
 
 	if (view_is_absent(v))
-		return mixed(hash, 0);
+		return hash_word(hash, 0);
 	uint64_t pinned = (uint64_t)__atomic_load_n(&m->pin, __ATOMIC_RELAXED) == MEMORY_PINNED;
-	hash =
-	    mixed(hash, (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | pinned << 8 | (m->owner != NULL));
-	hash = mixed(hash, v->offset % ALIGNMENT);
+	hash = hash_word(hash,
+	                 (uint64_t)v->dtype << 32 | (uint64_t)v->rank << 16 | pinned << 8 | (m->owner != NULL));
+	hash = hash_word(hash, v->offset % ALIGNMENT);
 	for (uint32_t d = 0; d < v->rank; d++) {
-		hash = mixed(hash, v->shape[d]);
-		hash = mixed(hash, v->shape[d] > 1 ? (uint64_t)v->strides[d] : 0);
+		hash = hash_word(hash, v->shape[d]);
+		hash = hash_word(hash, v->shape[d] > 1 ? (uint64_t)v->strides[d] : 0);
 	}
 	return hash;
 }
@@ -102,10 +97,10 @@ static uint64_t hash_view(uint64_t hash, const struct view *v)
  */
 static uint64_t shape_of(const struct op_args *args, bool is_one_of_many)
 {
-	uint64_t hash = mixed(is_one_of_many, op_ignores(args, 0));
+	uint64_t hash = hash_word(is_one_of_many, op_ignores(args, 0));
 
-	hash = mixed(hash, op_reads_outputs(args));
-	hash = mixed(hash, args->op->precision ? args->op->precision(args) : 0);
+	hash = hash_word(hash, op_reads_outputs(args));
+	hash = hash_word(hash, args->op->precision ? args->op->precision(args) : 0);
 	for (unsigned i = 0; i < args->op->n_operands; i++)
 		hash = hash_view(hash, &args->views[i]);
 	return hash;

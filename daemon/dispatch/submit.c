@@ -8,12 +8,14 @@
 static void begin_trial(struct job *job)
 {
 	struct learned *learned = job_device(job)->learned;
+	bool is_settled;
 
-	job->settled = true;
+	job->settled = !job->run.has_first_launches;
 	if (!learned || job->n_alike == 0)
 		return;
-	if (learned_begin(learned, &job->run, &job->trial, &job->settled))
+	if (learned_begin(learned, &job->run, &job->trial, &is_settled))
 		job->run.timed = true;
+	job->settled &= is_settled;
 	job->usual_us = job->trial.usual_us;
 }
 

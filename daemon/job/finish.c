@@ -85,6 +85,15 @@ static void answer_client(struct job *job, enum job_state state, int status, con
 		job->answer(job, status, why);
 }
 
+/* So that the next such job does not wait for first launches. The client of this one has its answer. */
+static void get_ready(const struct job *job)
+{
+	const struct device *device = job_device(job)->device;
+
+	if (job->run.has_first_launches && device->driver->get_ready)
+		device->driver->get_ready(device->dev, &job->run);
+}
+
 /* Ends a job that is answered and out of the scheduler. Frees it, or makes it READY. */
 static void end(struct job *job)
 {
@@ -94,6 +103,7 @@ static void end(struct job *job)
 	job_no_longer_alone(job);
 	end_trial(job);
 	compare_with_trials(job);
+	get_ready(job);
 	job->account->jobs--;
 	note_end(job);
 	if (job->prepared)

@@ -21,8 +21,10 @@ static bool look_up(struct job *job, struct learned *learned, unsigned first, un
 		struct run_op *op = &job->ops[i];
 
 		op->preferred = NULL;
+		op->sharing_first = 0;
 		if (*op->pinned || !learned)
 			continue;
+		op->sharing_first = job->n_alike > 0 ? job->n_alike : 1;
 		if (i > first && job->n_alike > 0) /* the ops are alike, so the first one's holds for all */
 			op->preferred = job->ops[first].preferred;
 		else

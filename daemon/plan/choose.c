@@ -1,6 +1,7 @@
 #include "plan/choose.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /*
@@ -76,7 +77,67 @@ static bool may_have_company(const struct planner *p, const struct run_op *op)
 	return p->info.crowd_us > 0 && !op->preferred && !*op->pinned && bytes <= COMPANY_BYTES_MAX;
 }
 
-int choose_kernel(const struct planner *p, struct run_op *op, const struct op_args *args, bool may_stream)
+/* What the kernel takes in this job, op by op: its first launch delays the job once. */
+static double first_time_ns(const struct kernel *kernel, const struct op_args *args, double time_ns,
+                            unsigned sharing)
+{
+	return kernel->first_ns ? time_ns + kernel->first_ns(args) / sharing : time_ns;
+}
+
+static bool has_first_launch(const struct kernel *kernel, const struct op_args *args)
+{
+	const char *why_not;
+
+	return kernel->first_ns && kernel->supports(args, &why_not) && kernel->first_ns(args) > 0;
+}
+
+static bool has_first_launches(const struct kernel_list *list, const struct op_args *args)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (has_first_launch(&list->kernels[i], args))
+			return true;
+	return false;
+}
+
+/*
+ * Prefers another kernel than op->kernel if that one would first have to find out how to compute the shape, and
+ * the other is through by then. Notes the kernel that later ops of the shape may take instead.
+ */
+static void prefer_ready(const struct kernel_list *list, const struct op_args *args, uint64_t disabled,
+                         struct run_op *op, struct preference *ret)
+{
+	struct rival rivals[RIVALS_MAX];
+	unsigned n = kernel_rivals(list, args, disabled, rivals);
+	double least_ns = INFINITY, chosen_ns = INFINITY, chosen_first_ns = 0;
+	size_t best = 0;
+
+	*ret = (struct preference){0};
+	for (unsigned i = 0; i < n; i++) {
+		const struct kernel *kernel = &list->kernels[rivals[i].kernel];
+		double ns = first_time_ns(kernel, args, rivals[i].time_ns, op->sharing_first);
+
+		if (has_first_launch(kernel, args) && !op->first_launch)
+			op->first_launch = kernel;
+		if (kernel == op->kernel) {
+			chosen_ns = rivals[i].time_ns;
+			chosen_first_ns = ns;
+		}
+		if (ns < least_ns) {
+			least_ns = ns;
+			best = rivals[i].kernel;
+		}
+	}
+	if (op->preferred || chosen_first_ns <= chosen_ns || least_ns >= chosen_first_ns)
+		return;
+	ret->kernels[ret->n++] = (uint8_t)best;
+	snprintf(ret->why, sizeof(ret->why),
+	         "%.1f us by estimate; %.16s %.1f, but it does not know the shape yet", least_ns / 1e3,
+	         op->kernel->name, chosen_ns / 1e3);
+}
+
+/* Chooses without regard to first launches. */
+static int choose_lasting(const struct planner *p, struct run_op *op, const struct op_args *args,
+                          bool may_stream)
 {
 	const struct kernel_list *list = p->kernels(op->args.op);
 	uint64_t disabled = p->disabled[op_index(op->args.op)];
@@ -92,4 +153,18 @@ int choose_kernel(const struct planner *p, struct run_op *op, const struct op_ar
 	prefer_company(list, args, disabled, &preference);
 	return preference.n == 0 ? 0
 	                         : kernel_choose(list, args, "", &preference, disabled, &op->kernel, op->why);
+}
+
+int choose_kernel(const struct planner *p, struct run_op *op, const struct op_args *args, bool may_stream)
+{
+	const struct kernel_list *list = p->kernels(op->args.op);
+	uint64_t disabled = p->disabled[op_index(op->args.op)];
+	struct preference ready;
+	int rc = choose_lasting(p, op, args, may_stream);
+
+	op->first_launch = NULL;
+	if (rc < 0 || op->sharing_first == 0 || *op->pinned || !has_first_launches(list, args))
+		return rc;
+	prefer_ready(list, args, disabled, op, &ready);
+	return ready.n == 0 ? 0 : kernel_choose(list, args, "", &ready, disabled, &op->kernel, op->why);
 }

@@ -97,6 +97,7 @@ static const struct run_op *like_before(const struct run *run, unsigned i)
 static void plan_again(const struct planner *p, struct run_op *op, const struct run_op *before)
 {
 	op->kernel = before->kernel;
+	op->first_launch = NULL; /* of the op before */
 	op->larger_errors = before->larger_errors;
 	memcpy(op->why, before->why, sizeof(op->why));
 	memcpy(op->passed_over, before->passed_over, sizeof(op->passed_over));
@@ -173,6 +174,7 @@ static int plan_op(const struct planner *p, struct run *run, unsigned i)
 		memcpy(run->error, op->why, WHY_BYTES);
 		return rc;
 	}
+	run->has_first_launches |= op->first_launch != NULL;
 	estimate_op(p, op, args, i > 0 ? &run->ops[i - 1].args : NULL);
 	if (may_stream)
 		plan_stream(p, op, args, room_bytes(p, run));
@@ -321,6 +323,7 @@ int plan_ops(const struct planner *p, struct run *run, unsigned first, unsigned 
 
 	if (first == 0) {
 		run_forget_plan(run);
+		run->has_first_launches = false;
 		run->error[0] = '\0';
 	}
 	enter(p);
@@ -338,6 +341,7 @@ int plan_run(const struct planner *p, struct run *run)
 int plan_run_like(const struct planner *p, struct run *run, const struct run *like)
 {
 	run_forget_plan(run);
+	run->has_first_launches = false;
 	run->error[0] = '\0';
 	enter(p);
 	for (unsigned i = 0; i < run->n_ops; i++)

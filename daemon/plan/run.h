@@ -30,13 +30,19 @@ struct memory {
 	uint64_t missing_bytes, reached_bytes;
 };
 
-/* One op of a run. The loop thread fills args, pinned and preferred. plan() fills the rest, except
- * compute_us. */
+/* One op of a run. The loop thread fills args, pinned, preferred and sharing_first. plan() fills the rest,
+ * except compute_us. */
 struct run_op {
 	struct op_args args; /* views: space = struct memory *, offset set; data is for the driver */
 	const char *pinned;  /* the name of the kernel asked for, or "" */
 	const struct preference *preferred; /* what jobs of the shape showed; NULL: nothing */
+	/* The choice may depend on what was launched before. So many equal ops share the cost of a first launch
+	 * (kernel.h: first_ns). 0: it must not. */
+	unsigned sharing_first;
 	const struct kernel *kernel;
+	/* By plan(): a kernel for later ops of this shape, of which the driver should get a first launch over
+	 * with, off the path of any run. NULL: none. */
+	const struct kernel *first_launch;
 	bool larger_errors; /* errors may exceed the precision: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
 	double plan_us;        /* planned time of the op alone; 0: it has nothing to compute */
@@ -64,9 +70,10 @@ struct run {
 	/* The work. */
 	struct run_op *ops;
 	unsigned n_ops;
-	bool timed;   /* time the ops by the device's clock, at any cost */
-	bool repeats; /* it ran before with this plan, and may repeat often */
-	bool watched; /* the loop polls for its end */
+	bool timed;              /* time the ops by the device's clock, at any cost */
+	bool repeats;            /* it ran before with this plan, and may repeat often */
+	bool has_first_launches; /* by plan(): an op has. Then plan it anew before it runs again */
+	bool watched;            /* the loop polls for its end */
 	enum run_room room;
 	uint64_t lane;      /* runs of the same lane execute in order */
 	double plan_us;     /* by plan(): time for its ops and everything else; later what its runs showed */

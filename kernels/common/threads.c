@@ -1,6 +1,5 @@
 #include "common/threads.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 
 #define WORKERS_MAX 1023
@@ -63,21 +62,6 @@ static void *worker(void *unused)
 	}
 	pthread_mutex_unlock(&pool.lock);
 	return NULL;
-}
-
-int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *arg), void *arg)
-{
-	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
-	sigset_t sent, before;
-	int rc;
-
-	sigfillset(&sent);
-	for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++)
-		sigdelset(&sent, own[i]);
-	pthread_sigmask(SIG_BLOCK, &sent, &before); /* a thread begins with its creator's mask */
-	rc = pthread_create(thread, attributes, fn, arg);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
 }
 
 /* Needs pool.user. Fewer workers than wanted, even none, make a slower pool and are no error. */

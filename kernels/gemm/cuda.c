@@ -383,6 +383,7 @@ static const struct kernel kernels[] = {
         .takes = "row- or column-major matrices",
         .supports = gemm_cublas_supports,
         .workspace = gemm_cublas_workspace,
+        .first_ns = gemm_cublas_first_ns,
         .takes_all = true,
         .time_ns = cublas_ns,
         .launch = gemm_cublas,

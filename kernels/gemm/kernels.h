@@ -12,6 +12,7 @@ extern "C" {
 
 bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not);
 uint64_t gemm_cublas_workspace(const struct op_args *args);
+double gemm_cublas_first_ns(const struct op_args *args);
 CUDA_LAUNCH(gemm_cublas);
 
 /*
