@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "cuda/crowd.h"
 #include "cuda/enqueue.h"
-#include "cuda/first.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"

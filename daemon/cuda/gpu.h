@@ -2,7 +2,7 @@
  * gpu.h: one NVIDIA GPU as the files of its driver share it.
  *
  *     open.c          what there is; opening and closing a device
- *     preload.c       loads all kernels at the start
+ *     preload.c       loads all kernels at the start, and what first launches of shapes need
  *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning
  *     facts.c         what plans go by
  *     driver.c        starting and finishing runs; the table of the driver
@@ -10,7 +10,6 @@
  *     together.c      small ops of a run that are alike, by one launch
  *     crowd.c         those of several runs
  *     graph.c         runs that come again, recorded
- *     first.c         first launches that take longer, got over with
  *     lane.c          the streams, and what is in flight on each
  *     confined.c      streams whose launches leave multiprocessors free
  *     transfer.c      uploads and downloads of operands
@@ -149,7 +148,7 @@ struct device_state {
 	CUgreenCtx confined; /* of their confined streams; NULL: there are none */
 	struct list spare;   /* struct out */
 	struct graphs graphs;
-	struct firsts *firsts; /* first.h */
+	struct firsts *firsts; /* first launches; preload.c */
 	struct crowd crowd;
 	struct crowd_words *crowd_words;                                  /* pinned */
 	struct crowd_graph crowd_graphs[CUDA_LANES][CROWD_GRAPH_OPS + 1]; /* by number of ops, 2 and more */
@@ -168,13 +167,17 @@ int cuda_open(unsigned index, const struct driver_limits *limits, struct device_
               char why[WHY_BYTES]);
 void cuda_close(struct device_state *dev);
 void cuda_describe(const struct device_state *dev, struct device_info *ret);
-/* A handle of cuBLAS for a stream. *ret_cublas may be set on failure too. KOPS_E_FAULT with a sentence. */
-int cuda_cublas_open(cublasHandle_t *ret_cublas, cudaStream_t stream, void *workspace, size_t bytes,
-                     char why[WHY_BYTES]);
 
 /* preload.c */
 /* Loads all kernels of this module on the calling thread's device. */
 void cuda_preload(void);
+/* Starts the thread for first launches of a device whose lanes are open. On success it has taken over the
+ * stream and the handle. KOPS_E_NOMEM, KOPS_E_SYSTEM with a sentence in why. */
+int cuda_first_open(struct device_state *dev, cudaStream_t stream, cublasHandle_t cublas, char why[WHY_BYTES]);
+/* Returns when the thread has ended. */
+void cuda_first_close(struct device_state *dev);
+/* As driver.get_ready. Leaves some out if there are many: later runs bring them again. */
+void cuda_first_get_ready(struct device_state *dev, const struct run *run);
 
 /* facts.c */
 const struct kernel_list *cuda_kernels(const struct op *op);

@@ -6,7 +6,6 @@
 
 #include "cuda/confined.h"
 #include "cuda/crowd.h"
-#include "cuda/first.h"
 #include "cuda/gpu.h"
 #include "cuda/graph.h"
 #include "cuda/lane.h"
@@ -181,8 +180,9 @@ static int require(struct device_state *dev, char why[WHY_BYTES])
 	return 0;
 }
 
-int cuda_cublas_open(cublasHandle_t *ret_cublas, cudaStream_t stream, void *workspace, size_t bytes,
-                     char why[WHY_BYTES])
+/* *ret_cublas may be set on failure too. */
+static int make_cublas(cublasHandle_t *ret_cublas, cudaStream_t stream, void *workspace, size_t bytes,
+                       char why[WHY_BYTES])
 {
 	cublasStatus_t status = cublasCreate(ret_cublas);
 
@@ -208,7 +208,7 @@ static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, cha
 	lane->cublas_workspace_bytes = bytes;
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot allocate the workspace of cuBLAS", why);
-	return cuda_cublas_open(&lane->cublas, lane->stream, lane->cublas_workspace, bytes, why);
+	return make_cublas(&lane->cublas, lane->stream, lane->cublas_workspace, bytes, why);
 }
 
 static int open_lane(struct device_state *dev, unsigned i, const struct cudaDeviceProp *prop,
@@ -235,6 +235,27 @@ static int open_lane(struct device_state *dev, unsigned i, const struct cudaDevi
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot create a CUDA stream", why);
 	return open_cublas(lane, prop, why);
+}
+
+static int open_firsts(struct device_state *dev, char why[WHY_BYTES])
+{
+	const struct lane *lane = &dev->lanes[0]; /* nothing is computed, so its workspace serves */
+	cudaStream_t stream = NULL;
+	cublasHandle_t cublas = NULL;
+	cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+	int rc;
+
+	if (error != cudaSuccess)
+		return cuda_failed(error, "cannot create a CUDA stream", why);
+	rc = make_cublas(&cublas, stream, lane->cublas_workspace, lane->cublas_workspace_bytes, why);
+	if (rc == 0)
+		rc = cuda_first_open(dev, stream, cublas, why);
+	if (rc == 0)
+		return 0;
+	if (cublas)
+		cublasDestroy(cublas);
+	cudaStreamDestroy(stream);
+	return rc;
 }
 
 static int open_pool(struct device_state *dev, char why[WHY_BYTES])
@@ -351,7 +372,7 @@ static int open_parts(struct device_state *dev, char why[WHY_BYTES])
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		if ((rc = open_lane(dev, i, &prop, why)) < 0)
 			return rc;
-	if ((rc = cuda_first_open(dev, why)) < 0)
+	if ((rc = open_firsts(dev, why)) < 0)
 		return rc;
 	cuda_confined_open(dev);
 	cuda_graph_make_rehearsal(dev);

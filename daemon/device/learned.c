@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/invariant.h"
-#include "common/hash.h"
+#include "hash.h"
 
 #define WAYS          4 /* entries of a set; a shape can be in one set only */
 #define SETS          (LEARNED_SHAPES_MAX / WAYS)

@@ -60,7 +60,8 @@ struct job {
 	double usual_us;
 	bool began_alone, was_slow;
 	unsigned unnoted;
-	bool settled; /* trials and first launches of its shape are over: the next such job runs the same kernels */
+	bool settled; /* trials and first launches of its shape are over: the next such job runs the same
+	                 kernels */
 	enum job_state state;
 	struct engine *engine;
 	struct account *account;

@@ -7,6 +7,7 @@
 #define KOPS_THREADS_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,7 +16,21 @@
  * threads for them, and never interrupt work or reach a thread that begins or ends. Signals of the thread's own
  * faults stay unblocked.
  */
-int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *arg), void *arg);
+static inline int threads_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *arg),
+                                 void *arg)
+{
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+	sigset_t sent, before;
+	int rc;
+
+	sigfillset(&sent);
+	for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++)
+		sigdelset(&sent, own[i]);
+	pthread_sigmask(SIG_BLOCK, &sent, &before); /* a thread begins with its creator's mask */
+	rc = pthread_create(thread, attributes, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
 
 /*
  * Sets how many threads an op may use, including the calling one; 0 counts as 1. Must not be called while parts

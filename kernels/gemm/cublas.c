@@ -13,9 +13,9 @@
 
 #include <cublas_v2.h>
 
-#include "common/hash.h"
-#include "common/seen.h"
 #include "gemm/problem.h"
+#include "gemm/seen.h"
+#include "hash.h"
 
 /* One operand. Vectors may be both row- and column-major. */
 struct matrix {

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "common/hash.h"
-#include "common/seen.h"
+#include "gemm/seen.h"
+#include "hash.h"
 
 static void it_has_what_was_added(void **state)
 {
