@@ -212,6 +212,40 @@ class Changes(Learning):
         c.close()
 
 
+class FirstLaunches(Learning):
+    """openblas takes 100 us, reference 110, and the first launch of openblas 50 more."""
+
+    def setUp(self):
+        super().setUp()
+        self.first = os.path.join(self.daemon.folder, "first")
+        with open(self.first, "w", encoding="utf-8") as f:
+            f.write("50000\n")
+
+    def test_a_new_shape_runs_what_is_ready(self):
+        self.start()
+        first, *later = self.multiply(3)
+        self.assertEqual(first[:2], ("reference", True))
+        self.assertEqual(first[2], "110.0 us by estimate; openblas 100.0, but it does not know the shape yet")
+        self.assertEqual({kernel for kernel, *_ in later}, {"openblas"})
+        self.assertFalse(os.path.exists(self.first))
+        self.learn()  # what it would have learnt otherwise
+
+    def test_a_kept_job_is_planned_anew(self):
+        self.start()
+        c = self.daemon.connect()
+        x, y = c.import_new(4 * N * N), c.import_new(4 * N * N)
+        views = [wire.view(b, [N, N]) for b in (x, x, y)]
+        c.submit(wire.gemm(*views), prepare=1)
+        self.assertEqual([round(c.run(1)["compute_us"]) for _ in range(3)], [3000] * 3)
+        c.close()
+
+    def test_choices_stay_the_same_without_autotune(self):
+        self.daemon.settings["autotune"] = 0
+        self.start()
+        self.assertEqual({kernel for kernel, *_ in self.multiply(3)}, {"openblas"})
+        self.assertTrue(os.path.exists(self.first))
+
+
 class Tune(Learning):
     def tune(self, *args, code=OK):
         r = subprocess.run([harness.KOPS_CLIENT, "tune", *args], capture_output=True, text=True, timeout=600,

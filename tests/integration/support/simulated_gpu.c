@@ -19,6 +19,8 @@
  *     uncut         parts of an op may hand on nothing, so one long row is not cut; read when a GPU opens
  *     rivals        kernels of gemm, one on a line: the nanoseconds that they are expected to take, and the
  *                   microseconds that their runs report
+ *     first         the nanoseconds by which the first launch of gemm's kernel "openblas" takes longer. The
+ * file is removed when the driver is to get it over with
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +164,28 @@ static double expected_of_second(const struct op_args *args)
 	return expected_ns(1, args);
 }
 
+static double first_ns(const struct op_args *args)
+{
+	char path[512];
+	FILE *f = is_there("first") ? fopen(path_of("first", path), "r") : NULL;
+	double ns = 0;
+
+	(void)args;
+	if (f && fscanf(f, "%lf", &ns) != 1)
+		ns = 0;
+	if (f)
+		fclose(f);
+	return ns;
+}
+
+static void get_ready(struct device_state *dev, const struct run *run)
+{
+	(void)dev;
+	for (unsigned i = 0; i < run->n_ops; i++)
+		if (run->ops[i].first_launch)
+			take("first");
+}
+
 static struct kernel gemm_kernels[2];
 static const struct kernel_list gemm_list = {gemm_kernels, 2};
 
@@ -170,6 +194,7 @@ static void make_gemm_kernels(void)
 	memcpy(gemm_kernels, cpu_gemm()->kernels, sizeof gemm_kernels);
 	gemm_kernels[0].time_ns = expected_of_first;
 	gemm_kernels[1].time_ns = expected_of_second;
+	gemm_kernels[strcmp(gemm_kernels[0].name, "openblas") == 0 ? 0 : 1].first_ns = first_ns;
 }
 
 static const struct kernel_list *kernels(const struct op *op)
@@ -325,6 +350,7 @@ const struct driver *kops_driver(void)
 	gpu.start = start;
 	gpu.poll = poll;
 	gpu.notify = notify;
+	gpu.get_ready = get_ready;
 	gpu.pin = pin;
 	gpu.unpin = unpin;
 	return &gpu;
