@@ -136,10 +136,9 @@ static void prefer_ready(const struct kernel_list *list, const struct op_args *a
 }
 
 /* Chooses without regard to first launches. */
-static int choose_lasting(const struct planner *p, struct run_op *op, const struct op_args *args,
-                          bool may_stream)
+static int choose_lasting(const struct planner *p, const struct kernel_list *list, struct run_op *op,
+                          const struct op_args *args, bool may_stream)
 {
-	const struct kernel_list *list = p->kernels(op->args.op);
 	uint64_t disabled = p->disabled[op_index(op->args.op)];
 	struct preference preference = {0};
 	int rc;
@@ -160,7 +159,7 @@ int choose_kernel(const struct planner *p, struct run_op *op, const struct op_ar
 	const struct kernel_list *list = p->kernels(op->args.op);
 	uint64_t disabled = p->disabled[op_index(op->args.op)];
 	struct preference ready;
-	int rc = choose_lasting(p, op, args, may_stream);
+	int rc = choose_lasting(p, list, op, args, may_stream);
 
 	op->first_launch = NULL;
 	if (rc < 0 || op->sharing_first == 0 || *op->pinned || !has_first_launches(list, args))
