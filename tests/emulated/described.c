@@ -29,6 +29,9 @@ int cuda_device_attribute(enum cudaDeviceAttr which)
 		return described.bus_bits;
 	case cudaDevAttrSingleToDoublePrecisionPerfRatio:
 		return described.f32_per_f64;
+	case cudaDevAttrPciBusId:
+	case cudaDevAttrPciDomainId:
+		break; /* there is one GPU */
 	}
 	return 0;
 }

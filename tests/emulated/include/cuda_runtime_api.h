@@ -31,8 +31,10 @@ struct cudaPointerAttributes {
 enum cudaDeviceAttr {
 	cudaDevAttrClockRate = 13,
 	cudaDevAttrMultiProcessorCount = 16,
+	cudaDevAttrPciBusId = 33,
 	cudaDevAttrMemoryClockRate = 36,
 	cudaDevAttrGlobalMemoryBusWidth = 37,
+	cudaDevAttrPciDomainId = 50,
 	cudaDevAttrComputeCapabilityMajor = 75,
 	cudaDevAttrComputeCapabilityMinor = 76,
 	cudaDevAttrSingleToDoublePrecisionPerfRatio = 87,
