@@ -123,9 +123,10 @@ def _axes(x: NDArray, axis: Axes) -> tuple[int, ...]:
     """In rising order."""
     if axis is None:
         return tuple(range(x.ndim))
-    if axis == ():
+    named = axis if isinstance(axis, tuple) else (axis,)
+    if not named:
         raise error("SHAPE", "axis is (), which has no axis to reduce: name one, or None for all")
-    axes = sorted(_axis(x, a) for a in (axis if isinstance(axis, tuple) else (axis,)))
+    axes = sorted(_axis(x, a) for a in named)
     if len(set(axes)) < len(axes):
         raise error("SHAPE", f"axis {axis} has an axis of an array of shape {x.shape} twice")
     return tuple(axes)
