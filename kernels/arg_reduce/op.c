@@ -109,27 +109,21 @@ static void reference(const struct op_args *args)
 	}
 }
 
-static bool sample_of(kops_dtype dtype, uint64_t rows, uint64_t cols, struct op_args *args)
+static bool sample_of(kops_dtype dtype, bool large, struct op_args *args)
 {
-	if (!op_takes(&op_arg_reduce, dtype))
-		return false;
 	*args = (struct op_args){.op = &op_arg_reduce, .params.arg_reduce = {.kind = ARG_MIN}};
-	args->views[X] = (struct view){.dtype = dtype, .rank = 4, .shape = {1, 1, rows, cols}};
-	args->views[Y] = (struct view){.dtype = KOPS_I32, .rank = 4, .shape = {1, 1, rows, 1}};
-	view_make_dense(&args->views[X]);
-	view_make_dense(&args->views[Y]);
-	return true;
+	rules_reduced_sample(args, dtype, KOPS_I32, large);
+	return op_takes(&op_arg_reduce, dtype);
 }
 
 static bool sample(kops_dtype dtype, struct op_args *args)
 {
-	return sample_of(dtype, 9, 1291, args);
+	return sample_of(dtype, false, args);
 }
 
-/* Makes a few rows, each shared by several blocks of threads. */
 static bool large_sample(kops_dtype dtype, struct op_args *args)
 {
-	return sample_of(dtype, 3, 200003, args);
+	return sample_of(dtype, true, args);
 }
 
 static double tolerance(const struct op_args *args)

@@ -252,6 +252,16 @@ int rules_reduced_result(struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
+void rules_reduced_sample(struct op_args *args, kops_dtype x, kops_dtype y, bool large)
+{
+	const uint64_t rows = large ? 3 : 9, cols = large ? 200003 : 1291;
+
+	args->views[0] = (struct view){.dtype = x, .rank = 4, .shape = {1, 1, rows, cols}};
+	args->views[1] = (struct view){.dtype = y, .rank = 4, .shape = {1, 1, rows, 1}};
+	view_make_dense(&args->views[0]);
+	view_make_dense(&args->views[1]);
+}
+
 static bool is_widened(const struct view *y)
 {
 	return dtype_accumulator(y->dtype) != y->dtype;

@@ -51,6 +51,12 @@ int rules_reduced(const struct view *x, struct view *y, char why[WHY_BYTES]);
 int rules_reduced_result(struct op_args *args, char why[WHY_BYTES]);
 
 /*
+ * For op.sample of ops that reduce: gives *args operand 0 of 9 dense rows of type x, and operand 1 of type y.
+ * large: of few rows instead, each shared by several blocks of threads.
+ */
+void rules_reduced_sample(struct op_args *args, kops_dtype x, kops_dtype y, bool large);
+
+/*
  * Adds leading axes of one index, stride 0, up to `rank`. Views without elements may have any strides; these
  * become 0, so that computing with them cannot overflow.
  */
