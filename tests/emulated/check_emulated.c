@@ -218,20 +218,24 @@ static const struct kernel flash = {.supports = attention_flash_supports,
                                     .launch = attention_flash,
                                     .carries = true};
 
+static const struct kernel mapped = {
+    .supports = attention_wgmma_supports, .workspace = attention_wgmma_workspace, .launch = attention_wgmma};
+
 static const struct kernel small = {.supports = takes_all, .launch = gemm_small, .carries = true};
 
 static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
 
-	return strcmp(op, "softmax") == 0       ? &pieces
-	       : strcmp(op, "layer_norm") == 0  ? &norm_pieces
-	       : strcmp(op, "rms_norm") == 0    ? &norm_pieces
-	       : strcmp(op, "reduce") == 0      ? &strided
-	       : strcmp(op, "arg_reduce") == 0  ? &arg_strided
-	       : strcmp(op, "attention") != 0   ? &small
-	       : flash.supports(args, &why_not) ? &flash
-	                                        : &by_rows;
+	return strcmp(op, "softmax") == 0        ? &pieces
+	       : strcmp(op, "layer_norm") == 0   ? &norm_pieces
+	       : strcmp(op, "rms_norm") == 0     ? &norm_pieces
+	       : strcmp(op, "reduce") == 0       ? &strided
+	       : strcmp(op, "arg_reduce") == 0   ? &arg_strided
+	       : strcmp(op, "attention") != 0    ? &small
+	       : mapped.supports(args, &why_not) ? &mapped
+	       : flash.supports(args, &why_not)  ? &flash
+	                                         : &by_rows;
 }
 
 /* Cuts the op as if it took too long: along its rows, its columns, or both. */
@@ -392,6 +396,14 @@ static const struct candidate {
     {"attention", "any strides", make_anyhow, 1, {1, 2, 5, 9}, NULL, attention_rows_workspace, attention_rows},
     {"attention", "rows in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"attention", "flash in parts", make_attention, 1, {1, 2, 40, 132}, NULL, workspace_of_parts, launch_parts},
+    {"attention",
+     "wgmma in parts",
+     make_mapped_attention,
+     1,
+     {1, 2, 5, 9},
+     attention_wgmma_supports,
+     workspace_of_parts,
+     launch_parts},
     {"attention",
      "flash",
      make_attention,
