@@ -6,13 +6,6 @@
 CUDA_LAUNCH(arg_reduce_rows);
 CUDA_LAUNCH(arg_reduce_strided);
 
-static bool supports_any(const struct op_args *args, const char **ret_why_not)
-{
-	(void)args;
-	(void)ret_why_not;
-	return true;
-}
-
 static uint64_t workspace_rows(const struct op_args *args)
 {
 	struct reduce_split s = reduce_split_rows(args);
@@ -63,7 +56,7 @@ static const struct kernel kernels[] = {
         .idea = "a warp's lanes on neighbouring rows, eight warps along them",
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_any,
+        .supports = cuda_supports_any,
         .workspace = workspace_strided,
         .time_ns = strided_ns,
         .launch = arg_reduce_strided,

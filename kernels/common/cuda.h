@@ -71,6 +71,14 @@ static inline int cuda_launch_status(void)
 	return error == cudaErrorMemoryAllocation ? KOPS_E_NOMEM : KOPS_E_FAULT;
 }
 
+/* The supports() of kernels that take whatever their types allow. */
+static inline bool cuda_supports_any(const struct op_args *args, const char **ret_why_not)
+{
+	(void)args;
+	(void)ret_why_not;
+	return true;
+}
+
 /* For supports() of kernels that move elements of any type: returns true if there is code for their size. */
 static inline bool cuda_moves(kops_dtype dtype, const char **ret_why_not)
 {

@@ -12,13 +12,6 @@ CUDA_LAUNCH(gemm_tile32);
 CUDA_LAUNCH(gemm_tile16);
 CUDA_LAUNCH(gemm_naive);
 
-static bool supports_all(const struct op_args *args, const char **ret_why_not)
-{
-	(void)args;
-	(void)ret_why_not;
-	return true;
-}
-
 static bool supports_f32(const struct op_args *args, const char **ret_why_not)
 {
 	*ret_why_not = "takes f32 only";
@@ -443,7 +436,7 @@ static const struct kernel kernels[] = {
         .idea = "one thread per element of C, operands from global memory",
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_all,
+        .supports = cuda_supports_any,
         .accurate = plain_sum_accurate,
         .time_ns = naive_ns,
         .launch = gemm_naive,

@@ -7,13 +7,6 @@
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 
-static bool supports_any(const struct op_args *args, const char **ret_why_not)
-{
-	(void)args;
-	(void)ret_why_not;
-	return true;
-}
-
 bool reduce_supports_rows(const struct op_args *args, const char **ret_why_not)
 {
 	const struct view *x = &args->views[0];
@@ -122,7 +115,7 @@ static const struct kernel kernels[] = {
         .idea = "a warp's lanes on neighbouring rows, eight warps along them",
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_any,
+        .supports = cuda_supports_any,
         .workspace = workspace_strided,
         .time_ns = strided_ns,
         .launch = reduce_strided,

@@ -15,13 +15,6 @@ CUDA_LAUNCH(softmax_coalesced);
 CUDA_LAUNCH(softmax_blockreduce);
 CUDA_LAUNCH(softmax_naive);
 
-static bool supports_any(const struct op_args *args, const char **ret_why_not)
-{
-	(void)args;
-	(void)ret_why_not;
-	return true;
-}
-
 static bool supports_plain(const struct op_args *args, const char **ret_why_not)
 {
 	*ret_why_not = "takes no mask";
@@ -290,7 +283,7 @@ static const struct kernel kernels[] = {
         .idea = "one pass for max and sum together, the sum rescaled when the max grows; else as coalesced",
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = supports_any,
+        .supports = cuda_supports_any,
         .time_ns = online_ns,
         .launch = softmax_online,
     },
