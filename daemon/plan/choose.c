@@ -77,25 +77,15 @@ static bool may_have_company(const struct planner *p, const struct run_op *op)
 	return p->info.crowd_us > 0 && !op->preferred && !*op->pinned && bytes <= COMPANY_BYTES_MAX;
 }
 
-/* What the kernel takes in this job, op by op: its first launch delays the job once. */
-static double first_time_ns(const struct kernel *kernel, const struct op_args *args, double time_ns,
-                            unsigned sharing)
-{
-	return kernel->first_ns ? time_ns + kernel->first_ns(args) / sharing : time_ns;
-}
-
-static bool has_first_launch(const struct kernel *kernel, const struct op_args *args)
+static bool has_first_launches(const struct kernel_list *list, const struct op_args *args)
 {
 	const char *why_not;
 
-	return kernel->first_ns && kernel->supports(args, &why_not) && kernel->first_ns(args) > 0;
-}
-
-static bool has_first_launches(const struct kernel_list *list, const struct op_args *args)
-{
-	for (size_t i = 0; i < list->n; i++)
-		if (has_first_launch(&list->kernels[i], args))
+	for (size_t i = 0; i < list->n; i++) {
+		const struct kernel *kernel = &list->kernels[i];
+		if (kernel->first_ns && kernel->supports(args, &why_not) && kernel->first_ns(args) > 0)
 			return true;
+	}
 	return false;
 }
 
@@ -114,9 +104,11 @@ static void prefer_ready(const struct kernel_list *list, const struct op_args *a
 	*ret = (struct preference){0};
 	for (unsigned i = 0; i < n; i++) {
 		const struct kernel *kernel = &list->kernels[rivals[i].kernel];
-		double ns = first_time_ns(kernel, args, rivals[i].time_ns, op->sharing_first);
+		double first_ns = kernel->first_ns ? kernel->first_ns(args) : 0;
+		/* In this job, op by op: its first launch delays the job once. */
+		double ns = rivals[i].time_ns + first_ns / op->sharing_first;
 
-		if (has_first_launch(kernel, args) && !op->first_launch)
+		if (first_ns > 0 && !op->first_launch)
 			op->first_launch = kernel;
 		if (kernel == op->kernel) {
 			chosen_ns = rivals[i].time_ns;
