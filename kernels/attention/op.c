@@ -560,9 +560,8 @@ const struct op op_attention = {
     .about = "o = softmax(scale * q * kT + mask) * v, for each batch and head",
     .notes =
         "kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or "
-        "only "
-        "keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose queries "
-        "do not see its key.",
+        "only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose "
+        "queries do not see its key.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,

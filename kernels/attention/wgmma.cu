@@ -122,19 +122,19 @@ template <class CUT> double ns_of(const op_args *args, const wgmma_plan &plan)
 	return launch_ns + clear_ns + fmax(most_ns, tiles / blocks * mean_ns + CUT::TILE_NS / 2.0);
 }
 
+/* Whether some tiles see more keys than others. */
+bool is_uneven(const attention_rule &rule)
+{
+	return rule.causal || rule.window > 0;
+}
+
 template <class CUT> wgmma_plan plan_of(const op_args *args)
 {
 	const view *q = &args->views[ATTENTION_Q];
 	attention_rule rule = attention_rule_of(args);
 	uint64_t units = q->shape[0] * q->shape[1], row_tiles = (q->shape[2] + CUT::ROWS - 1) / CUT::ROWS;
-	wgmma_plan plan = {CUT::DEPTH,
-	                   CUT::ROWS,
-	                   CUT::KEYS,
-	                   units,
-	                   row_tiles,
-	                   section_of(args, units),
-	                   rule.causal || rule.window > 0,
-	                   0};
+	wgmma_plan plan = {CUT::DEPTH,      CUT::ROWS, CUT::KEYS, units, row_tiles, section_of(args, units),
+	                   is_uneven(rule), 0};
 
 	plan.ns = ns_of<CUT>(args, plan);
 	return plan;
@@ -255,7 +255,7 @@ extern "C" wgmma_plan wgmma_plan_of(const op_args *args)
 /* How many tiles have been taken. */
 extern "C" uint64_t attention_wgmma_workspace(const op_args *args)
 {
-	return wgmma_plan_of(args).is_uneven ? sizeof(unsigned) : 0;
+	return is_uneven(attention_rule_of(args)) ? sizeof(unsigned) : 0;
 }
 
 extern "C" double attention_wgmma_ns(const op_args *args)

@@ -353,7 +353,7 @@ extern "C" CUDA_LAUNCH(gemm_f16x3)
 	layout.split.found.triples_tried = wants_triples(args);
 	launch_measure(layout, cuda_stream(launch));
 	launch_format<f16_pairs>(layout, args, multiprocessors, launch);
-	if (wants_triples(args))
+	if (layout.split.found.triples_tried)
 		launch_format<bf16_triples>(layout, args, multiprocessors, launch);
 	launch_fallback(layout, args, multiprocessors, launch);
 	return cuda_launch_status();

@@ -310,8 +310,7 @@ const struct op op_softmax = {
     .title = "softmax over the last axis",
     .about = "y = softmax(scale * x + mask) over the last axis, or its logarithm",
     .notes = "Where a row of scale * x + mask has NaN or +Inf, the row of y becomes NaN. Where it has -Inf "
-             "only, y is "
-             "NaN without a mask; with one it is 0, and its logarithm -Inf.",
+             "only, y is NaN without a mask; with one it is 0, and its logarithm -Inf.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,
