@@ -66,6 +66,8 @@ FITTED fitted = {
     .simt_large = {.launch_ns = 2500, .turn_ns = 2500, .turn_byte = 6e-4, .first = 2000, .next = 5000, .per_k = 78},
     .small = {.launch_ns = 850, .first_ns = 800, .step = 370, .beside = 320, .step_by_elements = 2200,
               .beside_by_elements = 700},
+    .shifted = {.launch_ns = 6500, .join_ns = 5500, .unit_ns = 300, .step_ns = 470, .row_ns = 2.8, .col_ns = 1.9,
+                .loose_ns = 5250},
     .ragged = {.launch_ns = 1500, .join_ns = 2500, .block = 4000, .step = 2400, .few = 32},
     /* softmax: h200-softmax*.json, h200-random-softmax.json */
     .ring = {.launch_ns = 4800, .share = 0.86},

@@ -164,6 +164,11 @@ struct fitted {
 	struct {
 		double launch_ns, join_ns, block, step, few;
 	} ragged;
+	/* unit: a tile of C, or a part of its K; step, row, col: a tile of K, and for each row and column of C
+	 * there; loose: the least for a tile of a C whose lines begin anywhere. */
+	struct {
+		double launch_ns, join_ns, unit_ns, step_ns, row_ns, col_ns, loose_ns;
+	} shifted;
 
 	/* ---- softmax ---- */
 

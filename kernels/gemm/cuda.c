@@ -223,6 +223,11 @@ static double small_ns(const struct op_args *args)
 	return fmax(gemm_small_ns(args), cuda_memory_ns(args));
 }
 
+static double shifted_ns(const struct op_args *args)
+{
+	return fmax(gemm_shifted_ns(args), cuda_memory_ns(args));
+}
+
 static double ragged_ns(const struct op_args *args)
 {
 	return fmax(gemm_ragged_ns(args), cuda_memory_ns(args));
@@ -341,6 +346,17 @@ static const struct kernel kernels[] = {
         .carries = true,
         .together_max = gemm_small_together_max,
         .launch_together = gemm_small_together,
+    },
+    {
+        .name = "shifted",
+        .idea = "lines that begin anywhere, by the copy engine and shifted into place; wgmma; K split over all "
+                "multiprocessors",
+        .dtypes = "f16 bf16",
+        .takes = "row- or column-major matrices, K of at least 8",
+        .supports = gemm_shifted_supports,
+        .workspace = gemm_shifted_workspace,
+        .time_ns = shifted_ns,
+        .launch = gemm_shifted,
     },
     {
         .name = "ragged",

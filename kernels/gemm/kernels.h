@@ -61,6 +61,14 @@ CUDA_LAUNCH(gemm_small);
 unsigned gemm_small_together_max(const struct op_args *args);
 CUDA_TOGETHER(gemm_small_together);
 
+/* ---- shifted.cu: products of f16 and bf16 that memory bounds, whose lines begin anywhere, on tensor cores
+ * ---- */
+
+bool gemm_shifted_supports(const struct op_args *args, const char **ret_why_not);
+double gemm_shifted_ns(const struct op_args *args);
+uint64_t gemm_shifted_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_shifted);
+
 /* ---- ragged.cu: products of f16 and bf16 whose lines begin anywhere, on tensor cores ---- */
 bool gemm_ragged_supports(const struct op_args *args, const char **ret_why_not);
 double gemm_ragged_ns(const struct op_args *args);

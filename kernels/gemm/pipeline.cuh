@@ -50,11 +50,14 @@ template <class CUT> struct pipeline {
 	}
 };
 
-template <class CUT> __device__ void init_barriers(pipeline<CUT> r)
+/* fill, empty: so many arrivals say that a stage is. */
+template <class CUT>
+__device__ void init_barriers(pipeline<CUT> r, unsigned fill = 1,
+                              unsigned empty = CUT::SHARERS * CONSUMERS * WARPGROUP / 32)
 {
 	for (int i = 0; i < CUT::STAGES; i++, r.step()) {
-		hopper::barrier_init(r.full(), 1);
-		hopper::barrier_init(r.empty(), CUT::SHARERS * CONSUMERS * WARPGROUP / 32);
+		hopper::barrier_init(r.full(), fill);
+		hopper::barrier_init(r.empty(), empty);
 	}
 	hopper::barriers_ready();
 }

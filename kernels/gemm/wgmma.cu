@@ -29,6 +29,7 @@
 #include "fitted.h"
 #include "gemm/shift.cuh"
 #include "gemm/tensor/kernel.cuh"
+#include "gemm/tensor/layout.cuh"
 
 namespace
 {
@@ -47,87 +48,7 @@ using narrow_cut = cut<1, 64, 1, 1, 8, 1, 16, cut_name::NARROW>;
 using split_square_cut = cut<1, 128, 1, 1, 6, 0, 12, cut_name::SQUARE, false, 8>;
 using split_narrow_cut = cut<1, 64, 1, 1, 9, 0, 16, cut_name::NARROW, false, 8>;
 
-constexpr uint64_t OVERLAP_DEPTH_MAX = 1024;
-constexpr uint64_t EXTENT_MAX = 1 << 30, TILES_MAX = 1u << 31;
-
 /* ---- What the copy engine can take ---- */
-
-/* LOOSE: lines of neighbours that begin anywhere. ALIGNED: at multiples of 16 bytes, as the copy engine wants
- * them. */
-enum class placing { NONE, LOOSE, ALIGNED };
-
-/* An operand as `extent` lines along K, or K lines across; C: as m lines along n. */
-struct layout {
-	uint64_t length, count;
-	int64_t apart;
-	bool across;
-	placing lies;
-};
-
-placing placing_of(const gemm_operand &o, uint64_t batch, uint64_t length, uint64_t count, int64_t along,
-                   int64_t apart, int bytes)
-{
-	if (length > 1 && along != 1)
-		return placing::NONE;
-	if ((uintptr_t)o.data % 16 != 0 || (count > 1 && !map_stride(apart, bytes)) ||
-	    (batch > 1 && o.batch != 0 && !map_stride(o.batch, bytes)))
-		return placing::LOOSE;
-	return placing::ALIGNED;
-}
-
-layout layout_of(const gemm_operand &o, uint64_t batch, uint64_t extent, uint64_t k, int64_t extent_stride,
-                 int64_t k_stride, int bytes)
-{
-	layout along = {k, extent, extent_stride, false,
-	                placing_of(o, batch, k, extent, k_stride, extent_stride, bytes)};
-	layout across = {extent, k, k_stride, true,
-	                 placing_of(o, batch, extent, k, extent_stride, k_stride, bytes)};
-
-	return across.lies > along.lies ? across : along;
-}
-
-/* A product as the kernel does it. */
-struct mapped_product {
-	gemm_problem p;
-	layout a, b, c; /* c.across: its lines are along M */
-	int bytes;      /* of an element */
-};
-
-mapped_product mapped_product_of(const gemm_problem &p, int bytes)
-{
-	return {p, layout_of(p.a, p.batch, p.m, p.k, p.a.row, p.a.col, bytes),
-	        layout_of(p.b, p.batch, p.n, p.k, p.b.col, p.b.row, bytes),
-	        layout_of(p.c, p.batch, p.m, p.n, p.c.row, p.c.col, bytes), bytes};
-}
-
-bool is_tf32(const mapped_product &mapped)
-{
-	return mapped.bytes == sizeof(float);
-}
-
-/* C by rows; but tf32 may lie across only in A. */
-mapped_product mapped_product_of(const op_args *args, const gemm_problem &given)
-{
-	gemm_problem rows = gemm_by_rows(&given);
-	mapped_product mapped = mapped_product_of(rows, (int)dtype_size(args->views[0].dtype));
-
-	if (mapped.c.across) /* one column of neighbours */
-		mapped = mapped_product_of(gemm_transposed(&mapped.p), mapped.bytes);
-	if (is_tf32(mapped) && mapped.b.across)
-		mapped = mapped_product_of(gemm_transposed(&mapped.p), mapped.bytes);
-	return mapped;
-}
-
-/* Addresses are not known yet when a plan is made, but how they are aligned is. */
-mapped_product planned_product_of(const op_args *args)
-{
-	gemm_problem p = gemm_problem_of(args);
-	gemm_operand *operands[] = {&p.a, &p.b, &p.c};
-
-	for (int i = 0; i < 3; i++)
-		operands[i]->data = (void *)(uintptr_t)(args->views[i].offset % 16);
-	return mapped_product_of(args, p);
-}
 
 bool takes(const mapped_product &mapped)
 {
@@ -241,25 +162,6 @@ bool map_layout(CUtensorMap *map, CUtensorMapDataType type, const gemm_operand &
 	                 LINE_BYTES / map_element_bytes(type), count, CU_TENSOR_MAP_SWIZZLE_128B);
 }
 
-/* Clusters of a cut: so many at a time, so many times. */
-struct waves {
-	unsigned clusters, count;
-};
-
-template <class CUT> waves count_tiles(work *w, uint64_t batch, int multiprocessors)
-{
-	constexpr unsigned ROWS = CUT::ROWS * CUT::BELOW;
-	unsigned step = CUT::SPLITS > 1 ? CUT::COLS : tile_step<CUT>(*w);
-	unsigned most = multiprocessors > CUT::SHARERS ? (unsigned)(multiprocessors / CUT::SHARERS) : 1;
-
-	w->row_tiles = (w->m + ROWS - 1) / ROWS;
-	w->col_tiles = w->n > CUT::COLS ? (w->n - CUT::COLS + step - 1) / step + 1 : 1;
-	w->col_tiles = (w->col_tiles + CUT::BESIDE - 1) / CUT::BESIDE;
-	w->tiles = (unsigned)batch * w->row_tiles * w->col_tiles;
-	unsigned count = w->tiles / most + (w->tiles % most != 0);
-	return {count ? w->tiles / count + (w->tiles % count != 0) : 0, count};
-}
-
 /* Encoding the maps takes less than a microsecond each. */
 template <class F>
 int launch_form(const mapped_product &mapped, work w, int multiprocessors, const struct launch *launch)
@@ -311,24 +213,6 @@ template <class CUT, element E, bool C_LOOSE> launcher launcher_of(const mapped_
 	} else {
 		return launcher_by_lines<CUT, E, C_LOOSE>(mapped);
 	}
-}
-
-work work_of(const mapped_product &mapped, const op_args *args)
-{
-	const gemm_problem &p = mapped.p;
-	unsigned depth = LINE_BYTES / mapped.bytes;
-	work w = {};
-
-	w.c_at = p.c;
-	w.to_c = epilogue_of<float>(args, p);
-	w.m = (unsigned)p.m;
-	w.n = (unsigned)p.n;
-	w.k_tiles = ((unsigned)p.k + depth - 1) / depth;
-	w.a_batch = p.a.batch != 0;
-	w.b_batch = p.b.batch != 0;
-	/* Longer sums take longer than what it saves. */
-	w.overlap = mapped.c.lies == placing::LOOSE && p.k <= OVERLAP_DEPTH_MAX;
-	return w;
 }
 
 /* One way to cut C, and K. */

@@ -112,6 +112,12 @@ inline float __uint_as_float(unsigned bits)
 	return value;
 }
 
+/* The lower word of both, shifted right by `shift` % 32. */
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift)
+{
+	return (uint32_t)(((uint64_t)high << 32 | low) >> shift % 32);
+}
+
 /* Needs no lock, since one thread runs at a time. */
 inline unsigned atomicMax(unsigned *at, unsigned value)
 {

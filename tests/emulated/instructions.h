@@ -259,6 +259,11 @@ inline float4 load_shared_quad(uint32_t address)
 	return *shared_as<float4>(*emulator::self->block, address, 1);
 }
 
+inline void store_shared_quad(uint32_t address, float4 v)
+{
+	*shared_as<float4>(*emulator::self->block, address, 1) = v;
+}
+
 inline void store_matrices(uint32_t row, const uint32_t (&pairs)[4])
 {
 	unsigned lane = threadIdx.x % emulator::WARP;

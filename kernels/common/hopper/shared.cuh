@@ -43,6 +43,13 @@ __device__ __forceinline__ float4 load_shared_quad(uint32_t address)
 	return v;
 }
 
+__device__ __forceinline__ void store_shared_quad(uint32_t address, float4 v)
+{
+	asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(v.x), "f"(v.y), "f"(v.z),
+	             "f"(v.w)
+	             : "memory");
+}
+
 #endif
 
 } // namespace hopper
