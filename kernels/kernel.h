@@ -535,16 +535,19 @@ bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
  *
  * A cut that grows has other tiles. The first has the first chunk of each axis. Each further tile adds a chunk
  * of one axis, with as much of the other axes as there was before. So a part needs few elements that no part
- * before it has used: those of the next parts can be uploaded while it is computed.
+ * before it has used: those of the next parts can be uploaded while it is computed. Its first chunks may be
+ * larger. Then the first tile is cut along steps, into first_parts parts; each other tile is one.
  */
 #define PART_AXES_MAX 4
 struct op_cut {
 	uint32_t n_parts, n_steps; /* n_parts: of all tiles */
 	bool grows;
-	bool has_windows; /* the device has no more of an operand than a part needs, or the next one */
+	uint32_t first_parts; /* of the first tile of those that grow; else 0 */
+	bool has_windows;     /* the device has no more of an operand than a part needs, or the next one */
 	struct {
 		uint32_t n; /* 0 or 1: tiles have all of the axis */
 		uint64_t chunk;
+		uint64_t first; /* the size of the first chunk, if it is another; else 0 */
 	} axes[PART_AXES_MAX];
 	uint64_t step_chunk;
 	uint64_t carried_bytes; /* most bytes that a part hands on to the next of its tile */
@@ -561,14 +564,23 @@ void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 
 #define GROWING_PARTS_MAX 64
 /*
- * Cuts checked args into about `wanted` parts that grow. Each has about as many bytes of inputs that are new,
- * where skew is 1; more than that: the first axis is cut into more chunks, and others into fewer. Returns false
- * if no axis can be cut.
+ * How an op is cut into parts that grow. The first tile has these shares of the first axis and of the others
+ * that are cut, in about `steps` parts along steps; 0: a chunk like the others, as one part. The rest makes
+ * about `wanted` parts, each with about as many bytes of inputs that are new, where skew is 1. Where it is
+ * more, the first axis is cut into more chunks, and others into fewer.
  */
-bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, struct op_cut *ret);
-/* Of a cut that grows. Returns bit v if part i has elements of view v that no part before it has. Then all of
- * the part's elements of v are new. */
+struct growth {
+	unsigned wanted;
+	double skew, first_share, other_share;
+	unsigned steps;
+};
+
+/* Cuts checked args. Returns false if no axis can be cut, or not along steps. */
+bool op_cut_growing(const struct op_args *args, const struct growth *how, struct op_cut *ret);
+/* Of a cut that grows. Return bit v if part i has elements of view v that no part before it has: then all of
+ * the part's elements of v are new; and if it is the last to write elements of the output v. */
 unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i);
+unsigned op_part_results(const struct op_args *args, const struct op_cut *cut, uint32_t i);
 
 /*
  * Cuts checked args into a grid of at most wanted[i] chunks of axis i, and each tile into at most wanted_steps

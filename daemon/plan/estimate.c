@@ -202,13 +202,13 @@ static double view_transfer_us(const struct planner *p, const struct view *v)
 	return us + bytes / row_bytes * row_us(&p->info, &l, row_bytes);
 }
 
-/* Returns us to upload what is new in a part, or to download what it writes. */
-static double part_transfer_us(const struct planner *p, const struct op_args *part, unsigned news, bool up)
+/* Returns us to upload or download these views of a part. */
+static double part_transfer_us(const struct planner *p, const struct op_args *part, unsigned moves, bool up)
 {
 	double us = LINK_CALL_US;
 
 	for (unsigned v = 0; v < part->op->n_operands; v++)
-		if (view_is_in_host_memory(&part->views[v]) && news >> v & 1 &&
+		if (view_is_in_host_memory(&part->views[v]) && moves >> v & 1 &&
 		    (up ? op_reads(part, v) : op_is_output(part->op, v)))
 			us += view_transfer_us(p, &part->views[v]);
 	return us;
@@ -225,32 +225,29 @@ static double streamed_us(const struct planner *p, const struct run_op *op, cons
 
 	*ret_longest_us = 0;
 	for (uint32_t i = 0; i < cut->n_parts; i++) {
-		unsigned news = op_part_news(&op->args, cut, i);
 		double before = fmax(compute, down);
 		struct op_args host, staged;
 
 		op_part(&op->args, cut, i, &host);
 		op_part(args, cut, i, &staged);
-		up += part_transfer_us(p, &host, news, true);
+		up += part_transfer_us(p, &host, op_part_news(&op->args, cut, i), true);
 		compute = fmax(fmax(compute, up), i * STREAM_PART_US);
 		compute += op_us(&p->info, op->kernel, &staged, NULL, 1);
-		down = fmax(compute, down) + part_transfer_us(p, &host, news, false);
+		down =
+		    fmax(compute, down) + part_transfer_us(p, &host, op_part_results(&op->args, cut, i), false);
 		*ret_longest_us = fmax(*ret_longest_us, fmax(compute, down) - before);
 	}
 	return fmax(compute, down);
 }
 
-/*
- * Tries to cut the op into about so many parts. Takes the cut, if with it the op is through sooner than
- * best_us. Returns when it is, at best.
- */
-static double try_cut(const struct planner *p, struct run_op *op, const struct op_args *args, unsigned wanted,
-                      double skew, double best_us)
+/* Takes a cut of the op if with it the op is through sooner than best_us. Returns when it is, at best. */
+static double try_cut(const struct planner *p, struct run_op *op, const struct op_args *args,
+                      const struct growth *how, double best_us)
 {
 	struct op_cut cut;
 	double longest_us, us;
 
-	if (!op_cut_growing(args, wanted, skew, &cut))
+	if (!op_cut_growing(args, how, &cut))
 		return best_us;
 	us = streamed_us(p, op, args, &cut, &longest_us);
 	if (us >= best_us || longest_us > PART_US || !kernel_takes_parts(op->kernel, args, &cut))
@@ -264,27 +261,37 @@ static double try_cut(const struct planner *p, struct run_op *op, const struct o
 /*
  * Plans are made while others wait, so few cuts are compared. Chunks of one axis are rows in memory, which are
  * transferred fastest; those of the other should have long pieces of rows, and so be fewer.
+ *
+ * The first chunks of a product give little to compute for their bytes, and the last ones keep the device busy
+ * longer than the link. So a larger first tile with finer ones behind it is faster, and if it takes long to
+ * upload, in steps of K, the first of which can be computed soon.
  */
 static void try_cuts(const struct planner *p, struct run_op *op, const struct op_args *args, double best_us)
 {
-	const double rows_first = 3, columns_first = 1 / rows_first;
-	double us = try_cut(p, op, args, 6, rows_first, best_us);
-	double turned_us = try_cut(p, op, args, 6, columns_first, us);
-	double skew = turned_us < us ? columns_first : rows_first;
+	const struct growth rows_first = {.wanted = 6, .skew = 3},
+	                    columns_first = {.wanted = 6, .skew = 1.0 / 3};
+	double us = try_cut(p, op, args, &rows_first, best_us);
+	double turned_us = try_cut(p, op, args, &columns_first, us), skew = turned_us < us ? 1.0 / 3 : 3;
+	const struct growth finer[] = {
+	    {3, skew, 0, 0, 0},          {12, skew, 0, 0, 0},     {24, skew, 0, 0, 0},
+	    {14, 2 * skew, 0.3, 0.7, 0}, {16, skew, 0.3, 0.7, 0}, {16, skew, 0.4, 0.7, 4},
+	    {16, skew, 0.5, 0.6, 4},
+	};
 
-	us = try_cut(p, op, args, 3, skew, turned_us);
-	us = try_cut(p, op, args, 12, skew, us);
-	try_cut(p, op, args, 24, skew, us);
+	us = turned_us;
+	for (unsigned i = 0; i < sizeof finer / sizeof *finer; i++)
+		us = try_cut(p, op, args, &finer[i], us);
 }
 
 double estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)
 {
+	const struct growth coarsest = {.wanted = 3, .skew = 1};
 	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true) +
 	                  part_transfer_us(p, &op->args, ~0u, false);
 	struct op_cut coarse;
 
 	/* A kernel that is for larger operands than these takes no finer parts either. */
-	if (op_cut_growing(args, 3, 1, &coarse) && kernel_takes_parts(op->kernel, args, &coarse))
+	if (op_cut_growing(args, &coarsest, &coarse) && kernel_takes_parts(op->kernel, args, &coarse))
 		try_cuts(p, op, args, whole_us * STREAM_GAIN);
 	return op->cut.grows ? op->plan_us : whole_us;
 }

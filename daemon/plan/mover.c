@@ -75,11 +75,11 @@ static bool written_before(const struct stage *stage, unsigned i, const struct v
 
 /* ---- Streamed runs ---- */
 
-/* Moves what is new in a part: inputs up, or outputs down. */
+/* Moves what is new in a part up, or its results down. */
 static int move_part(struct stage *stage, uint32_t i, bool up)
 {
 	const struct run_op *op = &stage->run->ops[0];
-	unsigned news = op_part_news(&op->args, &op->cut, i);
+	unsigned moves = up ? op_part_news(&op->args, &op->cut, i) : op_part_results(&op->args, &op->cut, i);
 	struct op_args args, host, image;
 	int rc = 0;
 
@@ -91,7 +91,7 @@ static int move_part(struct stage *stage, uint32_t i, bool up)
 		struct layout part;
 		void *at;
 
-		if (!copy || copy->direct || !(news >> v & 1) ||
+		if (!copy || copy->direct || !(moves >> v & 1) ||
 		    !(up ? op_reads(&op->args, v) : op_is_output(args.op, v)))
 			continue;
 		at = layout_of_part(&host.views[v], &image.views[v], &part);

@@ -180,30 +180,50 @@ static bool divides_more(const struct op_args *args, unsigned axis, unsigned fir
 	return false;
 }
 
-bool op_cut_growing(const struct op_args *args, unsigned wanted, double skew, struct op_cut *ret)
+/* Cuts the first tile along steps, if that hands on nothing but the output. */
+static bool cut_first(const struct op_args *args, unsigned wanted, struct op_cut *cut)
 {
 	const struct op *op = args->op;
-	unsigned first = op->n_part_axes > 0 ? (unsigned)axis_with(args, wanted) : 0;
+
+	if (wanted < 2)
+		return true;
+	if (op->passes != 1 || op->steps(args) < 2 || carried_bytes(args, cut, 0) > 0)
+		return false;
+	cut->first_parts = cut_evenly(op->steps(args), wanted, &cut->step_chunk);
+	cut->n_parts += cut->first_parts - 1;
+	return true;
+}
+
+/* Cuts an axis evenly, behind its share in the first tile if that is another. */
+static void cut_axis(uint64_t extent, double wanted, double share, struct op_cut *cut, unsigned axis)
+{
+	uint64_t first = (uint64_t)((double)extent * share);
+
+	first = first > CHUNK_ALIGN ? first / CHUNK_ALIGN * CHUNK_ALIGN : first;
+	cut->axes[axis].first = first;
+	cut->axes[axis].n = (first > 0) + cut_evenly(extent - first, fmax(wanted, 1), &cut->axes[axis].chunk);
+	cut->n_parts += cut->axes[axis].n - 1;
+}
+
+bool op_cut_growing(const struct op_args *args, const struct growth *how, struct op_cut *ret)
+{
+	const struct op *op = args->op;
+	unsigned first = op->n_part_axes > 0 ? (unsigned)axis_with(args, how->wanted) : 0;
 	double weight[PART_AXES_MAX], all = 0;
 
 	*ret = uncut;
 	for (unsigned axis = 0; axis < op->n_part_axes; axis++) {
 		bool takes = axis == first || divides_more(args, axis, first);
 
-		weight[axis] = takes ? divided_bytes(args, axis) * (axis == first ? skew : 1) : 0;
+		weight[axis] = takes ? divided_bytes(args, axis) * (axis == first ? how->skew : 1) : 0;
 		all += weight[axis];
 	}
-	for (unsigned axis = 0; axis < op->n_part_axes; axis++) {
-		uint64_t extent = part_extent(args, axis);
-
-		if (!(weight[axis] > 0) || extent < 2)
-			continue;
-		ret->axes[axis].n =
-		    cut_evenly(extent, fmax(wanted * weight[axis] / all, 1), &ret->axes[axis].chunk);
-		ret->n_parts += ret->axes[axis].n - 1;
-	}
+	for (unsigned axis = 0; axis < op->n_part_axes; axis++)
+		if (weight[axis] > 0 && part_extent(args, axis) > 1)
+			cut_axis(part_extent(args, axis), how->wanted * weight[axis] / all,
+			         axis == first ? how->first_share : how->other_share, ret, axis);
 	ret->grows = true;
-	return ret->n_parts > 1 && ret->n_parts <= GROWING_PARTS_MAX;
+	return cut_first(args, how->steps, ret) && ret->n_parts > 1 && ret->n_parts <= GROWING_PARTS_MAX;
 }
 
 /* ---- Cuts that are fine enough ---- */

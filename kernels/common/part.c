@@ -57,6 +57,14 @@ static uint64_t size_of(uint64_t extent, uint64_t chunk, uint32_t i, uint32_t n)
 	return i + 1 < n ? chunk : extent - i * chunk;
 }
 
+/* The tile that part i belongs to. */
+static uint32_t tile_of(const struct op_cut *cut, uint32_t i)
+{
+	if (cut->first_parts > 1)
+		return i < cut->first_parts ? 0 : i - cut->first_parts + 1;
+	return i / cut->n_steps;
+}
+
 /* Chunks of an axis. */
 struct chunks {
 	uint32_t first, n;
@@ -105,14 +113,25 @@ static unsigned find_growing(const struct op *op, const struct op_cut *cut, uint
 	return grown;
 }
 
+/* Where chunk i begins, and so the one before ends. */
+static uint64_t chunk_begin(const struct op_cut *cut, unsigned axis, uint32_t i, uint64_t extent)
+{
+	uint64_t chunk = cut->axes[axis].chunk, first = cut->axes[axis].first ? cut->axes[axis].first : chunk;
+
+	if (i == chunks_of(cut, axis))
+		return extent;
+	return i == 0 ? 0 : first + (i - 1) * chunk;
+}
+
 static void narrow_axis(struct op_args *args, const struct op_cut *cut, unsigned axis, uint64_t extent,
                         struct chunks at)
 {
-	uint32_t n = chunks_of(cut, axis), last = at.first + at.n - 1;
-	uint64_t chunk = cut->axes[axis].chunk, first = at.first * chunk;
+	uint32_t n = chunks_of(cut, axis);
 
-	if (n > 1)
-		narrow_views(args, axis, first, last * chunk + size_of(extent, chunk, last, n) - first);
+	if (n > 1) {
+		uint64_t begin = chunk_begin(cut, axis, at.first, extent);
+		narrow_views(args, axis, begin, chunk_begin(cut, axis, at.first + at.n, extent) - begin);
+	}
 }
 
 void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
@@ -120,9 +139,9 @@ void op_tile(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 	struct chunks at[PART_AXES_MAX];
 
 	if (cut->grows)
-		find_growing(args->op, cut, i / cut->n_steps, at);
+		find_growing(args->op, cut, tile_of(cut, i), at);
 	else
-		find_in_grid(args->op, cut, i / cut->n_steps, at);
+		find_in_grid(args->op, cut, tile_of(cut, i), at);
 	*ret = *args;
 	for (unsigned axis = 0; axis < args->op->n_part_axes; axis++)
 		narrow_axis(ret, cut, axis, part_extent(args, axis), at[axis]);
@@ -136,23 +155,15 @@ bool part_divides(const struct op_args *args, unsigned axis, unsigned v)
 	       args->views[v].shape[at] > 1;
 }
 
-unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i)
-{
-	struct chunks at[PART_AXES_MAX];
-	unsigned grown = find_growing(args->op, cut, i / cut->n_steps, at), news = 0;
-
-	for (unsigned v = 0; v < args->op->n_operands; v++)
-		if (grown == args->op->n_part_axes || part_divides(args, grown, v))
-			news |= 1u << v;
-	return news;
-}
-
 void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
 {
 	const struct op *op = args->op;
 	uint32_t n, step;
 
 	op_tile(args, cut, i, ret);
+	if (i < cut->first_parts && cut->first_parts > 1)
+		op->step_part(ret, 0, i * cut->step_chunk,
+		              size_of(op->steps(args), cut->step_chunk, i, cut->first_parts));
 	if (cut->n_steps <= 1)
 		return;
 	n = cut->n_steps / op->passes;
@@ -193,6 +204,47 @@ static bool is_moved(const struct view *a, const struct view *b)
 	for (uint32_t d = 0; d < a->rank; d++)
 		moved |= a->shape[d] != b->shape[d] && (a->strides[d] != 0 || b->strides[d] != 0);
 	return moved;
+}
+
+/* Of part i of the first tile, if that is cut along steps. */
+static unsigned news_of_step(const struct op_args *args, const struct op_cut *cut, uint32_t i)
+{
+	struct op_args before, part;
+	unsigned news = 0;
+
+	op_part(args, cut, i, &part);
+	if (i > 0)
+		op_part(args, cut, i - 1, &before);
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		const struct view *view = &part.views[v];
+
+		if (!view_is_absent(view) &&
+		    (i == 0 || view_is_absent(&before.views[v]) || is_moved(&before.views[v], view)))
+			news |= 1u << v;
+	}
+	return news;
+}
+
+unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i)
+{
+	struct chunks at[PART_AXES_MAX];
+	unsigned grown = find_growing(args->op, cut, tile_of(cut, i), at), news = 0;
+
+	if (i < cut->first_parts && cut->first_parts > 1)
+		return news_of_step(args, cut, i);
+	for (unsigned v = 0; v < args->op->n_operands; v++)
+		if (grown == args->op->n_part_axes || part_divides(args, grown, v))
+			news |= 1u << v;
+	return news;
+}
+
+unsigned op_part_results(const struct op_args *args, const struct op_cut *cut, uint32_t i)
+{
+	unsigned outputs = ~0u << op_first_output(args->op);
+
+	if (cut->first_parts > 1 && i < cut->first_parts)
+		return i + 1 < cut->first_parts ? 0 : outputs;
+	return op_part_news(args, cut, i) & outputs;
 }
 
 unsigned op_part_moves(const struct op_args *args, const struct op_cut *cut, uint32_t i)

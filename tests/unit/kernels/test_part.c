@@ -373,15 +373,24 @@ static uint64_t copy_elements(const struct view *v, const struct memories *from,
 	return n;
 }
 
+/* in_steps: sums are rounded once more for each of them. */
 static void compare_outputs(const struct op_args *args, const struct memories *whole,
-                            const struct memories *parts)
+                            const struct memories *parts, bool in_steps)
 {
 	const struct view *y = op_output_const(args);
 	unsigned memory = (unsigned)(uintptr_t)y->space - 1;
 
-	for (uint64_t i = 0; i < view_elements(y); i++)
-		assert_memory_equal((const char *)whole->work[memory] + element_at(y, i),
-		                    (const char *)parts->work[memory] + element_at(y, i), dtype_size(y->dtype));
+	for (uint64_t i = 0; i < view_elements(y); i++) {
+		size_t offset = element_at(y, i), size = dtype_size(y->dtype);
+		unsigned e = (unsigned)(offset / size);
+
+		if (in_steps)
+			assert_true(fabs(at(whole, memory, e, y->dtype) - at(parts, memory, e, y->dtype)) <=
+			            (y->dtype == KOPS_F64 ? 1e-13 : 1e-4));
+		else
+			assert_memory_equal((const char *)whole->work[memory] + offset,
+			                    (const char *)parts->work[memory] + offset, size);
+	}
 }
 
 /* With nothing in its operands but what is new in each part: that is all that the parts need. */
@@ -389,7 +398,7 @@ static void test_parts_that_grow_need_what_is_new(void **state)
 {
 	static struct memories whole, parts;
 	bool grew[OP_COUNT] = {false};
-	unsigned two_axes = 0;
+	unsigned two_axes = 0, in_steps = 0;
 
 	(void)state;
 	random_state = seed_of_run();
@@ -399,7 +408,10 @@ static void test_parts_that_grow_need_what_is_new(void **state)
 		uint64_t written = 0;
 
 		make(ops[round % OP_COUNT], &args);
-		if (!op_cut_growing(&args, 2 + (unsigned)pick(20), pow(4, (double)pick(5) - 2), &cut))
+		const struct growth how = {2 + (unsigned)pick(20), pow(4, (double)pick(5) - 2),
+		                           (double)(pick(2) * pick(10)) / 10, (double)(pick(2) * pick(10)) / 10,
+		                           (unsigned)pick(6)};
+		if (!op_cut_growing(&args, &how, &cut))
 			continue;
 		assert_true(cut.n_parts > 1 && cut.n_parts <= GROWING_PARTS_MAX && cut.n_steps == 1);
 		grew[round % OP_COUNT] = true;
@@ -418,15 +430,17 @@ static void test_parts_that_grow_need_what_is_new(void **state)
 				if (news >> v & 1 && op_reads(&args, v))
 					copy_elements(&part.views[v], &whole, &parts);
 			args.op->reference(&part);
-			written += view_elements(op_output_const(&part));
+			if (op_part_results(&args, &cut, i))
+				written += view_elements(op_output_const(&part));
 			check_places(&args, &cut, i);
 		}
 		assert_int_equal(written, view_elements(op_output_const(&args)));
-		compare_outputs(&args, &whole, &parts);
+		compare_outputs(&args, &whole, &parts, cut.first_parts > 1);
+		in_steps += cut.first_parts > 1;
 	}
 	for (unsigned op = 0; op < OP_COUNT; op++)
 		assert_true(grew[op] && ops[op]->n_part_axes <= PART_AXES_MAX);
-	assert_true(two_axes > 20);
+	assert_true(two_axes > 20 && in_steps > 20);
 }
 
 /* Returns true if each axis of each op was cut. */
@@ -521,12 +535,14 @@ static struct op_args batch_of(uint64_t n, struct op_args one)
 
 static void test_how_cuts_grow(void **state)
 {
+	const struct growth even = {.wanted = 16, .skew = 1}, skewed = {.wanted = 16, .skew = 3},
+	                    in_steps = {8, 1, 0.5, 0.75, 8};
 	struct op_args args = product(KOPS_F32, 8192, 8192, 8192), part;
 	struct op_cut cut;
 
 	(void)state;
 	/* A square product: rows of A and columns of B by turns. */
-	assert_true(op_cut_growing(&args, 16, 1, &cut));
+	assert_true(op_cut_growing(&args, &even, &cut));
 	assert_true(cut.axes[0].n <= 1 && cut.axes[1].n == 8 && cut.axes[2].n == 8);
 	assert_int_equal(cut.n_parts, 15);
 	assert_int_equal(op_part_news(&args, &cut, 0),
@@ -539,19 +555,35 @@ static void test_how_cuts_grow(void **state)
 	op_part(&args, &cut, 14, &part);
 	assert_int_equal(part.views[GEMM_C].shape[1], 8192);
 	assert_int_equal(part.views[GEMM_C].shape[2], 1024);
-	assert_true(op_cut_growing(&args, 16, 3, &cut));
+	assert_true(op_cut_growing(&args, &skewed, &cut));
 	assert_true(cut.axes[1].n == 11 && cut.axes[2].n == 4);
+	/* Half of the rows and three quarters of the columns first, in steps of K; then chunks of the rest. */
+	assert_true(op_cut_growing(&args, &in_steps, &cut));
+	assert_true(cut.axes[1].n == 5 && cut.axes[1].first == 4096 && cut.axes[1].chunk == 1024);
+	assert_true(cut.axes[2].n == 5 && cut.axes[2].first == 6144 && cut.axes[2].chunk == 512);
+	assert_true(cut.first_parts == 8 && cut.n_parts == 16);
+	assert_int_equal(op_part_news(&args, &cut, 0), 1 << GEMM_A | 1 << GEMM_B | 1 << GEMM_C);
+	assert_int_equal(op_part_news(&args, &cut, 7), 1 << GEMM_A | 1 << GEMM_B);
+	assert_int_equal(op_part_results(&args, &cut, 6), 0);
+	assert_true(op_part_results(&args, &cut, 7) >> GEMM_C & 1);
+	op_part(&args, &cut, 7, &part);
+	assert_int_equal(part.views[GEMM_A].shape[1], 4096);
+	assert_int_equal(part.views[GEMM_A].shape[2], 1024);
+	op_part(&args, &cut, 8, &part);
+	assert_int_equal(part.views[GEMM_A].shape[1], 1024);
+	assert_int_equal(part.views[GEMM_A].shape[2], 8192);
+	assert_int_equal(part.views[GEMM_C].shape[2], 6144);
 	/* Of a batch, products by products. */
 	args = batch_of(64, product(KOPS_F32, 256, 256, 256));
-	assert_true(op_cut_growing(&args, 16, 1, &cut));
+	assert_true(op_cut_growing(&args, &even, &cut));
 	assert_true(cut.axes[0].n == 16 && cut.axes[1].n <= 1 && cut.axes[2].n <= 1);
 	/* With one matrix for all of the batch, that comes in parts too, small as it is. */
 	args.views[1].strides[0] = 0;
-	assert_true(op_cut_growing(&args, 16, 1, &cut));
+	assert_true(op_cut_growing(&args, &even, &cut));
 	assert_true(cut.axes[0].n > 10 && cut.axes[1].n <= 1);
 	/* Of one element there are no parts. */
 	args = dense(&op_copy, 1, 1);
-	assert_false(op_cut_growing(&args, 16, 1, &cut));
+	assert_false(op_cut_growing(&args, &even, &cut));
 }
 
 static void cut_into(const struct op_args *args, double wanted, struct op_cut *ret)

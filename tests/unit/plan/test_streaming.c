@@ -288,10 +288,12 @@ static void check(struct fixture *f)
 
 static bool cut(struct fixture *f)
 {
+	const struct growth how = {2 + (unsigned)pick(12), pick(2) ? 1 : 3, (double)pick(10) / 10,
+	                           (double)pick(10) / 10, (unsigned)pick(6)};
 	char why[WHY_BYTES];
 
 	assert_int_equal(op_check(&f->ops[0].args, why), 0);
-	return op_cut_growing(&f->ops[0].args, 2 + (unsigned)pick(12), pick(2) ? 1 : 3, &f->ops[0].cut);
+	return op_cut_growing(&f->ops[0].args, &how, &f->ops[0].cut);
 }
 
 static void products_are_right(void **state)
@@ -486,6 +488,10 @@ static void large_products_are_planned_to_stream(void **state)
 	p = plan_products(1, 8192, &memory);
 	assert_true(p.cut.grows && p.cut.n_parts > 4);
 	assert_true(p.us > upload_us && p.us < 1.3 * upload_us);
+	/* 44 ms, and 46 of uploads: the first tile comes in steps, so that there is something to compute soon.
+	 */
+	p = plan_products(1, 16384, &memory);
+	assert_true(p.cut.first_parts > 1 && p.us < 1.4 * 2 * 16384.0 * 16384 * 16384 / 200e6);
 	/* Where computing takes much longer, transfers are nearly hidden. */
 	flops_per_ns = 40e3;
 	p = plan_products(1, 8192, &memory);
