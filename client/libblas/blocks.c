@@ -11,7 +11,7 @@
 
 /* ---- Cutting ---- */
 
-bool blocks_cut(const struct product *p, struct blocks *ret)
+bool blocks_cut(const struct product *p, const struct places *places, struct blocks *ret)
 {
 	bool by_rows = p->m > p->n;
 	int64_t extent = by_rows ? p->m : p->n, other = by_rows ? p->n : p->m;
@@ -22,7 +22,7 @@ bool blocks_cut(const struct product *p, struct blocks *ret)
 	if (p->b_is_a || n < 2)
 		return false;
 	width = (extent / n + WIDTH_STEP - 1) / WIDTH_STEP * WIDTH_STEP;
-	*ret = (struct blocks){p, by_rows, extent, width};
+	*ret = (struct blocks){p, places, by_rows, extent, width};
 	return width < extent;
 }
 
@@ -63,9 +63,10 @@ static bool get_memory(struct run *r)
 {
 	struct product first = block_of(r->blocks, 0);
 	struct layout layout;
-	if (!layout_make(&first, r->blocks->by_rows, &layout))
+	if (!channel_is_open(r->channel) ||
+	    !layout_make(&first, r->blocks->places, r->blocks->by_rows, &layout))
 		return false;
-	r->slot_bytes = layout.bytes - changing_region(r, &layout)->offset;
+	r->slot_bytes = layout.bytes - layout.first_bytes;
 	r->buffer = channel_memory(r->channel, layout.bytes + (SLOTS - 1) * r->slot_bytes);
 	if (!r->buffer)
 		return false;
@@ -82,9 +83,11 @@ static void start(struct run *r, int64_t i)
 	struct slot *s = &r->slots[number];
 	s->part = block_of(r->blocks, i);
 	s->job = NULL;
-	if (!channel_is_open(r->channel) || !layout_make(&s->part, r->blocks->by_rows, &s->layout))
+	if (!channel_is_open(r->channel) ||
+	    !layout_make(&s->part, r->blocks->places, r->blocks->by_rows, &s->layout))
 		return;
-	changing_region(r, &s->layout)->offset += number * r->slot_bytes;
+	if (!changing_region(r, &s->layout)->place)
+		changing_region(r, &s->layout)->offset += number * r->slot_bytes;
 	s->layout.c.offset += number * r->slot_bytes;
 	layout_load(&s->part, changing(r, &s->part), changing_region(r, &s->layout), kops_data(r->buffer));
 	if (s->part.beta != 0)

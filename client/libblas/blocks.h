@@ -6,7 +6,8 @@
  *     kopsd                     | block 0   | block 1          | block 2          | ...
  *
  * The channel's memory has room for two blocks and for the operand that all blocks read: a for columns, b for
- * rows. kopsd sends this operand to its GPU with each block, so blocks are wider than k.
+ * rows. Operands in place are not copied. kopsd sends this operand to its GPU with each block, so blocks are
+ * wider than k.
  */
 #ifndef KOPS_LIBBLAS_BLOCKS_H
 #define KOPS_LIBBLAS_BLOCKS_H
@@ -15,16 +16,18 @@
 #include <stdint.h>
 
 #include "channel.h"
+#include "place.h"
 #include "product.h"
 
 struct blocks {
 	const struct product *product;
+	const struct places *places;
 	bool by_rows;
 	int64_t extent, width; /* rows or columns: of c, and of a block */
 };
 
-/* Returns false if the product is better computed as a whole. */
-bool blocks_cut(const struct product *product, struct blocks *ret);
+/* Returns false if the product is better computed as a whole. c must not be in place. */
+bool blocks_cut(const struct product *product, const struct places *places, struct blocks *ret);
 
 /*
  * Computes the product. Calls other() for blocks that kopsd fails to compute, and adds them to *failed. Returns

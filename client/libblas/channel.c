@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "heap/imports.h"
+
 #define CHANNELS    8
 #define JOBS        8
 #define MEMORY_STEP (UINT64_C(1) << 20)
@@ -31,6 +33,11 @@ struct channel {
 	kops *k;
 	kops_buffer *memory;
 	unsigned roomy;
+	struct imports imports;
+	void *volatile lent; /* the program's memory that a job may write; NULL: none */
+	volatile uint64_t lent_bytes;
+	bool doubts_imports; /* a job failed, perhaps since a descriptor is lost: they are dropped after the
+	                        call */
 	struct {
 		struct job_key key;
 		kops_job *job;
@@ -100,6 +107,9 @@ static void forget(struct channel *l)
 	l->k = NULL;
 	l->memory = NULL;
 	l->roomy = l->next_job = 0;
+	l->imports.n = 0;
+	l->doubts_imports = false;
+	l->lent = NULL;
 	memset(l->jobs, 0, sizeof l->jobs);
 }
 
@@ -144,11 +154,18 @@ __attribute__((no_sanitize("address"))) static bool is_under_way(const struct ch
 	return l->hold->mark == l->mark;
 }
 
+static void keep_lent(const struct channel *l)
+{
+	if (l->lent)
+		heap_keep(l->lent, l->lent_bytes);
+}
+
 /*
  * Closes a handle that may have been left in any state: kops_close() reads nothing that a call left half done.
  */
 static void abandon(struct channel *l)
 {
+	keep_lent(l);
 	channel_close(l);
 	l->owner = NULL;
 }
@@ -176,6 +193,95 @@ static void end_thread(void *unused)
 			abandon(l);
 }
 
+static bool is_mine_now(struct channel *l)
+{
+	const void *nobody = NULL;
+	return !l->owner && atomic_compare_exchange_strong(&l->owner, &nobody, &self);
+}
+
+/* ---- Lent memory ---- */
+
+static _Atomic int n_lent; /* may be too large, after calls that were left */
+
+void channel_lend(struct channel *l, void *memory, uint64_t bytes)
+{
+	l->lent_bytes = bytes;
+	l->lent = memory;
+	n_lent += memory ? 1 : -1;
+}
+
+void channel_before_jump(void)
+{
+	for (struct channel *l = channels; l < channels + CHANNELS && n_lent > 0; l++)
+		if (l->owner == &self)
+			keep_lent(l);
+}
+
+/* ---- Imported memory ---- */
+
+static void drop_import(struct channel *l, struct import *import)
+{
+	uint64_t block = import->block;
+	for (int i = 0; i < JOBS; i++) {
+		const struct job_key *key = &l->jobs[i].key;
+		if (l->jobs[i].job &&
+		    (key->a_block == block || key->b_block == block || key->c_block == block)) {
+			kops_job_free(l->jobs[i].job);
+			l->jobs[i].job = NULL;
+		}
+	}
+	imports_drop(&l->imports, import);
+}
+
+/* Drops what is of no use any more. Returns heap_releases() as of then. */
+static uint64_t drop_stale(struct channel *l)
+{
+	struct import *import;
+	uint64_t seen = heap_releases();
+	while (l->doubts_imports && l->imports.n > 0)
+		drop_import(l, l->imports.at);
+	l->doubts_imports = false;
+	while (seen != l->imports.seen && (import = imports_stale(&l->imports)))
+		drop_import(l, import);
+	l->imports.seen = seen;
+	return seen;
+}
+
+/* Drops imports of free channels. Those of others are dropped when their calls end. Within free(). */
+static void drop_released(void)
+{
+	struct guard guard;
+	sigset_t signals;
+	guard_begin(&guard);
+	guard_block_signals(&signals);
+	for (struct channel *l = channels; l < channels + CHANNELS; l++)
+		if (is_mine_now(l)) {
+			drop_stale(l);
+			l->owner = NULL;
+		}
+	guard_restore_signals(&signals);
+	guard_end(&guard);
+}
+
+kops_buffer *channel_import(struct channel *l, const struct heap_part *part, uint64_t wanted_bytes)
+{
+	struct import *import = l->k ? imports_find(&l->imports, part->block) : NULL;
+	if (import || !l->k)
+		return import ? import->buffer : NULL;
+	struct import *old = imports_in_the_way(&l->imports);
+	if (old)
+		drop_import(l, old);
+	int status = imports_add(&l->imports, l->k, part, wanted_bytes);
+	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
+		channel_close(l);
+		leave_alone(l, OUTCOME_AWAY);
+	}
+	import = status == 0 ? imports_find(&l->imports, part->block) : NULL;
+	return import ? import->buffer : NULL;
+}
+
+/* ---- Handles ---- */
+
 /*
  * Makes the path absolute, since handles are opened at any time and the program may change its current folder.
  */
@@ -193,9 +299,8 @@ static void begin(void)
 	keep_socket_path();
 	pthread_atfork(NULL, NULL, close_copies);
 	pthread_key_create(&at_thread_end, end_thread);
+	heap_tell_releases(drop_released);
 }
-
-/* ---- Handles ---- */
 
 static bool has_gpu(kops *k)
 {
@@ -237,12 +342,6 @@ static bool channel_open(struct channel *l, bool needs_gpu)
 	return false;
 }
 
-static bool is_mine_now(struct channel *l)
-{
-	const void *nobody = NULL;
-	return !l->owner && atomic_compare_exchange_strong(&l->owner, &nobody, &self);
-}
-
 static void mark_hold(struct channel *l, struct hold *hold)
 {
 	hold->mark = l->mark = MARK + ++marks;
@@ -275,9 +374,13 @@ struct channel *channel_take(struct hold *hold, bool needs_gpu, enum outcome *re
 void channel_give(struct channel *l)
 {
 	struct hold *hold = (struct hold *)(uintptr_t)l->hold;
+	uint64_t seen = drop_stale(l);
 	l->hold = NULL;
 	hold->mark = 0;
 	l->owner = NULL;
+	/* Who released memory a moment ago found the channel taken. */
+	if (heap_releases() != seen)
+		drop_released();
 }
 
 /* ---- Memory ---- */
@@ -362,6 +465,7 @@ int channel_wait(struct channel *l, kops_job *job, int limit_ms)
 		leave_alone(l, OUTCOME_AWAY);
 	} else if (status < 0) {
 		channel_drop(l, job);
+		l->doubts_imports = true;
 	} else {
 		answered();
 	}

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "guard.h"
+#include "heap/heap.h"
 #include "kops.h"
 #include "routine.h"
 
@@ -48,12 +49,29 @@ bool channel_may_be_had(enum outcome *ret_why);
 kops_buffer *channel_memory(struct channel *channel, uint64_t bytes);
 
 /*
+ * Returns the buffer of a block of the program's memory, which is imported if it is new. NULL: it cannot be
+ * had; if kopsd cannot be reached, the handle is closed. Valid until the channel is given back, or has imported
+ * 63 others.
+ */
+kops_buffer *channel_import(struct channel *channel, const struct heap_part *part, uint64_t wanted_bytes);
+
+/*
+ * Notes that a job of the channel may write this memory of the program; NULL: no more. If the call is left, the
+ * memory becomes private (heap_keep()), so that what kopsd still writes is not seen.
+ */
+void channel_lend(struct channel *channel, void *memory, uint64_t bytes);
+
+/* Must be called before a thread leaves what it does by longjmp(). */
+void channel_before_jump(void);
+
+/*
  * The key of a job: jobs of one key are equal, given equal memory. Zero it before use: keys are compared as
  * bytes.
  */
 struct job_key {
 	uint64_t batch, m, n, k;
-	uint64_t a, b, c; /* offsets of the matrices */
+	uint64_t a, b, c;                   /* offsets of the matrices */
+	uint64_t a_block, b_block, c_block; /* the blocks of those that are imported; 0: the channel's memory */
 	double alpha, beta;
 	uint32_t dtype, shape; /* shape: transposed operands, triangles */
 	uint32_t queue, unused;

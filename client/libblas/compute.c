@@ -1,6 +1,6 @@
 /*
  * compute.c: decides which products go to kopsd, whole or by blocks. A whole product writes c only after the
- * job succeeded.
+ * job succeeded, unless c is in place and its old content of no use.
  */
 #include "compute.h"
 
@@ -11,6 +11,7 @@
 #include "channel.h"
 #include "guard.h"
 #include "layout.h"
+#include "place.h"
 #include "settings.h"
 #include "side.h"
 
@@ -33,8 +34,8 @@ static void describe(const struct product *p, struct call *call)
 	         (long long)p->k);
 }
 
-/* Sets call->outcome if the product does not go to kopsd. */
-static bool is_wanted(const struct product *p, struct call *call)
+/* Sets call->outcome if the product does not go to kopsd. Else *ret_places: what need not be copied. */
+static bool is_wanted(const struct product *p, struct call *call, struct places *ret_places)
 {
 	const struct settings *settings = settings_get();
 	if (settings->verbose > 1)
@@ -47,16 +48,18 @@ static bool is_wanted(const struct product *p, struct call *call)
 	if (call->flops / 2 < settings->threshold)
 		return false;
 	call->outcome = OUTCOME_SLOWER;
+	places_find(p, ret_places);
 	if (settings->automatic)
-		call->side = side_of(p->dtype == KOPS_F64, call->flops, product_bytes(p));
+		call->side = side_of(p->dtype == KOPS_F64, call->flops, places_copied_bytes(ret_places, p));
 	return !call->side || side_choose(call->side);
 }
 
 bool compute_is_wanted(const struct product *p, struct call *call)
 {
 	struct guard guard;
+	struct places places;
 	guard_begin(&guard);
-	bool wanted = is_wanted(p, call) && channel_may_be_had(&call->outcome);
+	bool wanted = is_wanted(p, call, &places) && channel_may_be_had(&call->outcome);
 	call->side = NULL;
 	guard_end(&guard);
 	return wanted;
@@ -64,49 +67,82 @@ bool compute_is_wanted(const struct product *p, struct call *call)
 
 /* ---- The product ---- */
 
-static bool compute_whole(struct channel *channel, const struct product *p)
-{
+struct whole {
+	struct channel *channel;
+	kops_buffer *buffer;
+	const struct product *product;
 	struct layout layout;
-	if (!layout_make(p, false, &layout))
+};
+
+static kops_job *submit_whole(struct whole *w)
+{
+	return layout_submit(w->channel, w->buffer, w->product, &w->layout, 0);
+}
+
+static bool run_in_place(struct whole *w)
+{
+	bool is_elsewhere;
+	const struct place *c = w->layout.c.place;
+	place_lend(w->product, w->channel);
+	if (place_wait(c, w->product, w->channel, submit_whole(w), &is_elsewhere) < 0)
 		return false;
-	kops_buffer *buffer = channel_memory(channel, layout.bytes);
-	char *memory = buffer ? kops_data(buffer) : NULL;
-	if (!memory)
+	if (is_elsewhere)
+		layout_store(w->product, &w->layout.c, kops_data(c->buffer));
+	return true;
+}
+
+static bool compute_whole(struct channel *channel, const struct product *p, const struct places *places)
+{
+	struct whole w = {.channel = channel, .product = p};
+	if (!channel_is_open(channel) || !layout_make(p, places, false, &w.layout))
 		return false;
-	layout_load(p, &p->a, &layout.a, memory);
+	w.buffer = w.layout.bytes > 0 ? channel_memory(channel, w.layout.bytes) : NULL;
+	char *memory = w.buffer ? kops_data(w.buffer) : NULL;
+	if (!memory && w.layout.bytes > 0)
+		return false;
+	layout_load(p, &p->a, &w.layout.a, memory);
 	if (!p->b_is_a)
-		layout_load(p, &p->b, &layout.b, memory);
+		layout_load(p, &p->b, &w.layout.b, memory);
+	if (w.layout.c.place)
+		return run_in_place(&w);
 	if (p->beta != 0)
-		layout_load(p, &p->c, &layout.c, memory);
-	kops_job *job = layout_submit(channel, buffer, p, &layout, 0);
+		layout_load(p, &p->c, &w.layout.c, memory);
+	kops_job *job = submit_whole(&w);
 	if (!job || channel_wait(channel, job, product_limit_ms(p)) < 0)
 		return false;
-	layout_store(p, &layout.c, memory);
+	layout_store(p, &w.layout.c, memory);
 	return true;
 }
 
 /* Sets *ret_outcome to tell whether kopsd computed all of it. Returns false if c is as it was. */
-static bool compute_in(struct channel *channel, const struct product *p, product_function *gemm,
-                       enum outcome *ret_outcome)
+static bool compute_in(struct channel *channel, const struct product *p, const struct places *places,
+                       product_function *gemm, enum outcome *ret_outcome)
 {
 	struct blocks blocks;
 	int64_t failed = 0;
-	bool by_blocks = gemm && blocks_cut(p, &blocks);
-	bool done = by_blocks ? blocks_compute(&blocks, channel, gemm, &failed) : compute_whole(channel, p);
+	bool by_blocks = gemm && !places->c.part.block && blocks_cut(p, places, &blocks);
+	bool done =
+	    by_blocks ? blocks_compute(&blocks, channel, gemm, &failed) : compute_whole(channel, p, places);
 	*ret_outcome = done && failed == 0 ? OUTCOME_KOPSD : OUTCOME_FAILED;
 	return done;
 }
 
 static bool compute(const struct product *p, product_function *gemm, struct call *call, struct hold *hold)
 {
-	if (!is_wanted(p, call))
+	struct places places;
+	if (!is_wanted(p, call, &places))
 		return false;
 	struct channel *channel = channel_take(hold, settings_get()->automatic, &call->outcome);
 	if (!channel) {
 		call->side = NULL;
 		return false;
 	}
-	bool done = compute_in(channel, p, gemm, &call->outcome);
+	places_import(&places, p, channel);
+	bool done = compute_in(channel, p, &places, gemm, &call->outcome);
+	if (done) {
+		call->copied_bytes = (uint64_t)places_copied_bytes(&places, p);
+		call->used_bytes = (uint64_t)places_used_bytes(&places, p);
+	}
 	channel_give(channel);
 	return done;
 }

@@ -14,6 +14,7 @@
 /* Puts a matrix in the next bytes. Returns false if no memory could be so large. */
 static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t cols, struct region *region)
 {
+	region->place = NULL;
 	uint64_t element = kops_dtype_size(p->dtype), line = LINE_BYTES / element, bytes;
 	region->rows = (uint64_t)rows;
 	region->cols = (uint64_t)cols;
@@ -31,24 +32,40 @@ static bool lay(struct layout *l, const struct product *p, int64_t rows, int64_t
 	return l->bytes <= INT64_MAX;
 }
 
-static bool lay_a(struct layout *l, const struct product *p)
+/* Takes a matrix where the caller has it, if it has a place; else lays it. */
+static bool put(struct layout *l, const struct product *p, const struct operand *matrix,
+                const struct place *place, int64_t rows, int64_t cols, struct region *region)
 {
-	return lay(l, p, product_rows_of_a(p), p->trans_a ? p->m : p->k, &l->a);
+	if (!place->part.block)
+		return lay(l, p, rows, cols, region);
+	*region = (struct region){.rows = (uint64_t)rows,
+	                          .cols = (uint64_t)cols,
+	                          .ld = (uint64_t)matrix->ld,
+	                          .offset = (uint64_t)((const char *)matrix->data - place->part.base),
+	                          .place = place};
+	return true;
 }
 
-static bool lay_b(struct layout *l, const struct product *p)
+static bool put_a(struct layout *l, const struct product *p, const struct places *places)
+{
+	return put(l, p, &p->a, &places->a, product_rows_of_a(p), product_cols_of_a(p), &l->a);
+}
+
+static bool put_b(struct layout *l, const struct product *p, const struct places *places)
 {
 	if (!p->b_is_a)
-		return lay(l, p, product_rows_of_b(p), p->trans_b ? p->k : p->n, &l->b);
+		return put(l, p, &p->b, &places->b, product_rows_of_b(p), product_cols_of_b(p), &l->b);
 	l->b = l->a;
 	return true;
 }
 
-bool layout_make(const struct product *p, bool b_first, struct layout *ret)
+bool layout_make(const struct product *p, const struct places *places, bool b_first, struct layout *ret)
 {
 	*ret = (struct layout){0};
-	bool laid = b_first ? lay_b(ret, p) && lay_a(ret, p) : lay_a(ret, p) && lay_b(ret, p);
-	return laid && lay(ret, p, p->m, p->n, &ret->c);
+	if (!(b_first ? put_b : put_a)(ret, p, places))
+		return false;
+	ret->first_bytes = ret->bytes;
+	return (b_first ? put_a : put_b)(ret, p, places) && put(ret, p, &p->c, &places->c, p->m, p->n, &ret->c);
 }
 
 /* ---- Copies ---- */
@@ -109,7 +126,8 @@ static void store_one(void *ctx, uint64_t i)
 void layout_load(const struct product *p, const struct operand *from, const struct region *to, char *memory)
 {
 	struct copies copies = {p, from, to, memory};
-	copy_each((uint64_t)product_count(p), step_bytes(p, to), load_one, &copies);
+	if (!to->place)
+		copy_each((uint64_t)product_count(p), step_bytes(p, to), load_one, &copies);
 }
 
 void layout_store(const struct product *p, const struct region *c, const char *memory)
@@ -128,7 +146,8 @@ static kops_view view_of(const struct product *p, kops_buffer *buffer, const str
                          uint64_t begin, uint64_t rows, uint64_t cols, bool across)
 {
 	unsigned first = p->batch > 0; /* index of the row axis */
-	kops_view view = {.buffer = buffer, .dtype = p->dtype, .rank = first + 2};
+	kops_view view = {
+	    .buffer = region->place ? region->place->buffer : buffer, .dtype = p->dtype, .rank = first + 2};
 	view.offset = region->offset + begin * kops_dtype_size(p->dtype);
 	view.shape[0] = (uint64_t)p->batch;
 	view.strides[0] = (int64_t)(region->ld * region->cols);
@@ -164,6 +183,11 @@ static int add_triangle(kops_job *job, kops_buffer *buffer, const struct product
 	return status;
 }
 
+static uint64_t block_of(const struct region *region)
+{
+	return region->place ? region->place->part.block : 0;
+}
+
 static void make_key(const struct product *p, const struct layout *l, uint32_t queue, struct job_key *ret_key)
 {
 	memset(ret_key, 0, sizeof *ret_key);
@@ -174,6 +198,9 @@ static void make_key(const struct product *p, const struct layout *l, uint32_t q
 	ret_key->a = l->a.offset;
 	ret_key->b = l->b.offset;
 	ret_key->c = l->c.offset;
+	ret_key->a_block = block_of(&l->a);
+	ret_key->b_block = block_of(&l->b);
+	ret_key->c_block = block_of(&l->c);
 	ret_key->alpha = p->alpha;
 	ret_key->beta = p->beta;
 	ret_key->dtype = p->dtype;

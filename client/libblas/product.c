@@ -9,9 +9,19 @@ int64_t product_rows_of_a(const struct product *p)
 	return p->trans_a ? p->k : p->m;
 }
 
+int64_t product_cols_of_a(const struct product *p)
+{
+	return p->trans_a ? p->m : p->k;
+}
+
 int64_t product_rows_of_b(const struct product *p)
 {
 	return p->trans_b ? p->n : p->k;
+}
+
+int64_t product_cols_of_b(const struct product *p)
+{
+	return p->trans_b ? p->k : p->n;
 }
 
 int64_t product_count(const struct product *p)

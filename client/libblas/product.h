@@ -36,9 +36,11 @@ struct product {
 /* A function that computes a product. */
 typedef void product_function(const struct product *product);
 
-/* Rows of a as stored. */
+/* Rows and columns of a and b as stored. */
 int64_t product_rows_of_a(const struct product *product);
+int64_t product_cols_of_a(const struct product *product);
 int64_t product_rows_of_b(const struct product *product);
+int64_t product_cols_of_b(const struct product *product);
 
 /* Number of products, at least 1. */
 int64_t product_count(const struct product *product);

@@ -33,7 +33,7 @@ static const char *const words[OUTCOMES] = {
 /* The name is this library's text, which has one address in a whole family. */
 struct counts {
 	const char *_Atomic name;
-	_Atomic uint64_t calls[OUTCOMES], ns[OUTCOMES];
+	_Atomic uint64_t calls[OUTCOMES], ns[OUTCOMES], copied, used;
 };
 
 struct process {
@@ -59,6 +59,11 @@ static void append(char *line, size_t size, size_t *used, const char *text, uint
 		*used += (size_t)n;
 }
 
+static unsigned long long kib(uint64_t bytes)
+{
+	return (bytes + 1023) / 1024;
+}
+
 static void print_function(int pid, const struct counts *c)
 {
 	char line[512] = "";
@@ -73,11 +78,11 @@ static void print_function(int pid, const struct counts *c)
 	if (calls + c->calls[OUTCOME_KOPSD] == 0)
 		return;
 	dprintf(2,
-	        "kops-blas[%d]: %s: %llu calls by kopsd in %llu.%03llu ms; %llu by the next BLAS in "
-	        "%llu.%03llu ms%s\n",
+	        "kops-blas[%d]: %s: %llu calls by kopsd in %llu.%03llu ms (%llu KiB copied, %llu in place); "
+	        "%llu by the next BLAS in %llu.%03llu ms%s\n",
 	        pid, c->name, (unsigned long long)c->calls[OUTCOME_KOPSD], (unsigned long long)(us / 1000),
-	        (unsigned long long)(us % 1000), (unsigned long long)calls, (unsigned long long)(ns / 1000000),
-	        (unsigned long long)(ns / 1000 % 1000), line);
+	        (unsigned long long)(us % 1000), kib(c->copied), kib(c->used), (unsigned long long)calls,
+	        (unsigned long long)(ns / 1000000), (unsigned long long)(ns / 1000 % 1000), line);
 }
 
 static void print_process(const struct process *p, int pid)
@@ -166,8 +171,10 @@ uint32_t report_add(const char *name)
 	return n_names++;
 }
 
-void report_count(uint32_t number, enum outcome outcome, uint64_t ns)
+void report_count(uint32_t number, enum outcome outcome, uint64_t ns, uint64_t copied, uint64_t used)
 {
 	atomic_fetch_add_explicit(&mine->of[number].calls[outcome], 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&mine->of[number].ns[outcome], ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&mine->of[number].copied, copied, memory_order_relaxed);
+	atomic_fetch_add_explicit(&mine->of[number].used, used, memory_order_relaxed);
 }

@@ -35,7 +35,8 @@ const char *report_word(enum outcome outcome);
  */
 uint32_t report_add(const char *name);
 
-void report_count(uint32_t number, enum outcome outcome, uint64_t ns);
+/* copied, used: bytes that were copied for kopsd, and that it used where they were. */
+void report_count(uint32_t number, enum outcome outcome, uint64_t ns, uint64_t copied, uint64_t used);
 
 /* Must be called in a child of fork() before it counts. */
 void report_child(void);

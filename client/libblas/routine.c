@@ -101,7 +101,8 @@ void routine_end(struct call *call)
 	if (call->side)
 		side_note(call->side, call->outcome != OUTCOME_SLOWER, (double)ns / call->flops);
 	if (!call->is_part)
-		report_count(call->routine->number, call->outcome, (uint64_t)ns);
+		report_count(call->routine->number, call->outcome, (uint64_t)ns, call->copied_bytes,
+		             call->used_bytes);
 	if (settings_get()->verbose > 1)
 		print_call(call, ns);
 	guard_end(&guard);

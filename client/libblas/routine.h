@@ -40,8 +40,9 @@ struct call {
 	int64_t started_ns;
 	struct side *side; /* where its time is recorded; NULL: nowhere. A failed job counts as kopsd's time */
 	double flops;
-	char what[96]; /* the extents, for people */
-	int error;     /* errno before the call */
+	uint64_t copied_bytes, used_bytes; /* by kopsd: copied both ways, and used where they were */
+	char what[96];                     /* the extents, for people */
+	int error;                         /* errno before the call */
 };
 
 static inline bool routine_hands_on(struct routine *r, double product)

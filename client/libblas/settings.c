@@ -1,4 +1,4 @@
-/* settings.c: reads KOPS_BLAS_THRESHOLD, KOPS_BLAS_THREADS, KOPS_BLAS_VERBOSE and KOPS_PBLAS_BLOCK. */
+/* settings.c: reads KOPS_BLAS_THRESHOLD and its like. */
 #include "settings.h"
 
 #include <errno.h>
@@ -82,6 +82,12 @@ int settings_verbose(void)
 {
 	const char *text = secure_getenv("KOPS_BLAS_VERBOSE");
 	return text && !is_kopsd() ? atoi(text) : 0;
+}
+
+bool settings_alloc(void)
+{
+	const char *text = secure_getenv("KOPS_BLAS_ALLOC");
+	return text && !is_kopsd() && atoi(text) > 0;
 }
 
 static void read_all(void)

@@ -19,4 +19,7 @@ const struct settings *settings_get(void);
 /* Returns settings_get()->verbose, without reading the others. */
 int settings_verbose(void);
 
+/* Returns true if the program's large memory shall be kopsd's to see. Reads no other setting. */
+bool settings_alloc(void);
+
 #endif

@@ -44,10 +44,16 @@ def locale_with_comma(test):
 def report(text):
     """The calls of all processes of a program."""
     calls = {}
-    for name, kopsd, reasons in re.findall(r"kops-blas\[\d+\]: (\w+): (\d+) calls by kopsd in .* ms; \d+ by .* ms"
+    for name, kopsd, reasons in re.findall(r"kops-blas\[\d+\]: (\w+): (\d+) calls by kopsd in .* ms \(.*\); \d+ by .* ms"
                                            r"(?:: (.*))?", text):
         counts = calls.setdefault(name, {"kopsd": 0})
         counts["kopsd"] += int(kopsd)
         for number, why in re.findall(r"(\d+) ([^,]+)", reasons):
             counts[why] = counts.get(why, 0) + int(number)
     return calls
+
+
+def moved(text):
+    """KiB that were copied for kopsd, and that it used in place."""
+    found = re.findall(r"kops-blas\[\d+\]: .* \((\d+) KiB copied, (\d+) in place\); ", text)
+    return sum(int(copied) for copied, _ in found), sum(int(in_place) for _, in_place in found)

@@ -1,0 +1,51 @@
+/* imports.c: a short list, searched from its beginning. */
+#include "heap/imports.h"
+
+#include <unistd.h>
+
+struct import *imports_find(struct imports *l, uint64_t block)
+{
+	for (struct import *i = l->at; i < l->at + l->n; i++)
+		if (i->block == block) {
+			i->used = ++l->uses;
+			return i;
+		}
+	return NULL;
+}
+
+struct import *imports_in_the_way(struct imports *l)
+{
+	struct import *oldest = l->at;
+	for (struct import *i = l->at; i < l->at + l->n; i++)
+		if (i->used < oldest->used)
+			oldest = i;
+	return l->n == IMPORTS ? oldest : NULL;
+}
+
+struct import *imports_stale(struct imports *l)
+{
+	for (struct import *i = l->at; i < l->at + l->n; i++)
+		if (!heap_is_shared(i->block))
+			return i;
+	return NULL;
+}
+
+int imports_add(struct imports *l, kops *k, const struct heap_part *part, uint64_t wanted_bytes)
+{
+	kops_buffer *buffer = NULL;
+	int fd = heap_share(part, wanted_bytes);
+	if (fd < 0)
+		return KOPS_E_FD;
+	int status = kops_import(k, fd, part->bytes, 0, &buffer);
+	close(fd);
+	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT)
+		return status;
+	l->at[l->n++] = (struct import){.block = part->block, .used = ++l->uses, .buffer = buffer};
+	return 0;
+}
+
+void imports_drop(struct imports *l, struct import *import)
+{
+	kops_free(import->buffer);
+	*import = l->at[--l->n];
+}
