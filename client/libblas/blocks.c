@@ -93,6 +93,8 @@ static void start(struct run *r, int64_t i)
 	if (s->part.beta != 0)
 		layout_load(&s->part, &s->part.c, &s->layout.c, kops_data(r->buffer));
 	s->job = layout_submit(r->channel, r->buffer, &s->part, &s->layout, number);
+	if (s->job)
+		layout_expect(&s->part);
 }
 
 /* Returns false if c's block is as it was. When the channel was closed, its jobs are gone. */

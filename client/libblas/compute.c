@@ -108,6 +108,8 @@ static bool compute_whole(struct channel *channel, const struct product *p, cons
 	if (p->beta != 0)
 		layout_load(p, &p->c, &w.layout.c, memory);
 	kops_job *job = submit_whole(&w);
+	if (job)
+		layout_expect(p);
 	if (!job || channel_wait(channel, job, product_limit_ms(p)) < 0)
 		return false;
 	layout_store(p, &w.layout.c, memory);

@@ -16,6 +16,7 @@
 
 #include "common/threads.h"
 #include "guard.h"
+#include "heap/memory.h"
 #include "settings.h"
 
 #define TILE         32
@@ -206,4 +207,33 @@ void copy_each(uint64_t n, uint64_t bytes, void (*copy_one)(void *ctx, uint64_t 
 {
 	struct many m = {n, copy_one, ctx, n > 1 ? parts_of(n * bytes) : 1};
 	run(m.n_parts, copy_some, &m);
+}
+
+/* ---- Pages ---- */
+
+struct pages {
+	char *begin;
+	uint64_t n;
+	unsigned n_parts;
+};
+
+/* Older kernels cannot do that, and neither can memory of a device. The copy then gets the pages. */
+static void get_pages(void *ctx, unsigned part)
+{
+	const struct pages *p = ctx;
+	uint64_t page = memory_page_bytes(), begin = threads_bound(p->n, part, p->n_parts);
+	memory_populate(p->begin + begin * page, (threads_bound(p->n, part + 1, p->n_parts) - begin) * page);
+}
+
+/* Half of the threads, since kopsd needs CPUs meanwhile. */
+void copy_expect(void *to, uint64_t bytes)
+{
+	uint64_t page = memory_page_bytes(), skipped = -(uintptr_t)to % page;
+	if (bytes < STREAM_BYTES)
+		return;
+	struct pages pages = {(char *)to + skipped, (bytes - skipped) / page, parts_of(bytes)};
+	unsigned most = (settings_get()->threads + 1) / 2;
+	if (pages.n_parts > most)
+		pages.n_parts = most;
+	run(pages.n_parts, get_pages, &pages);
 }

@@ -27,6 +27,12 @@ void copy_matrix(const struct copy *copy, enum triangle triangle);
 /* Copies a symmetric matrix of which one triangle is stored, and fills in the other. */
 void copy_symmetric(const struct copy *copy, enum triangle stored);
 
+/*
+ * Gets the pages of memory that is to be written, without changing it: a program's new memory has none, and
+ * getting them takes longer than the copy. For a while in which this process waits.
+ */
+void copy_expect(void *to, uint64_t bytes);
+
 /* Calls copy_one(ctx, i) for each i below n, on any thread. bytes: what one call copies. */
 void copy_each(uint64_t n, uint64_t bytes, void (*copy_one)(void *ctx, uint64_t i), void *ctx);
 

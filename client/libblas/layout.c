@@ -136,6 +136,19 @@ void layout_store(const struct product *p, const struct region *c, const char *m
 	copy_each((uint64_t)product_count(p), step_bytes(p, c), store_one, &copies);
 }
 
+/* Not the pages of a matrix that lies between much else, which may have none, nor those that were read. */
+void layout_expect(const struct product *p)
+{
+	uint64_t element = kops_dtype_size(p->dtype), used = (uint64_t)p->m * (uint64_t)p->n * element, reach;
+	if (p->batch > 0 || p->beta != 0 ||
+	    __builtin_mul_overflow((uint64_t)p->c.ld, (uint64_t)p->n - 1, &reach) ||
+	    __builtin_add_overflow(reach, (uint64_t)p->m, &reach) ||
+	    __builtin_mul_overflow(reach, element, &reach))
+		return;
+	if (reach - used <= used / 4)
+		copy_expect((void *)(uintptr_t)p->c.data, reach);
+}
+
 /* ---- The job ---- */
 
 /*

@@ -37,6 +37,9 @@ void layout_load(const struct product *product, const struct operand *from, cons
                  char *memory);
 void layout_store(const struct product *product, const struct region *c, const char *memory);
 
+/* Gets the pages of the caller's c while a job computes it, so that layout_store() is quick. */
+void layout_expect(const struct product *product);
+
 /*
  * Submits the job in a queue. buffer: the channel's memory, or NULL if no matrix lies there. Returns NULL if it
  * cannot be made or sent.

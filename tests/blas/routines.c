@@ -383,6 +383,7 @@ static void large_products(int n)
 		int cols = i % 3 == 0 ? 90 + below(20) : 1900 + below(300), rows = 4400000 / cols + below(99);
 		run_call_of("gemm", i % 2 ? rows : cols, i % 2 ? cols : rows, 1 + below(9));
 	}
+	run_call_of("gemm", 1100 + below(99), 1100 + below(99), 600 + below(99)); /* as a whole */
 	run_call_of("syrk", 0, 700 + below(99), 3);
 	run_call_of("symm", 600 + below(99), 70, 0);
 }

@@ -175,13 +175,11 @@ class Deaths(case.BlasTest):
 
 
 @unittest.skipIf(harness.QUICK or not SIMULATED, "the module of the simulated GPUs has no sanitizers")
-class WithGpu(case.BlasTest):
-    """What is large goes to a daemon that has a GPU; the times decide."""
-
+class OnGpu(case.BlasTest):
     @classmethod
     def setUpClass(cls):
         cls.kopsd, harness.KOPSD = harness.KOPSD, SIMULATED
-        cls.settings = {"devices": "gpu0"}
+        cls.settings = {**cls.settings, "devices": "gpu0"}
         super().setUpClass()
 
     @classmethod
@@ -189,12 +187,25 @@ class WithGpu(case.BlasTest):
         super().tearDownClass()
         harness.KOPSD = cls.kopsd
 
+
+class WithGpu(OnGpu):
+    """What is large goes to a daemon that has a GPU; the times decide."""
+
+    def test_large_matrices(self):
+        out, calls = self.run_program(ROUTINES, "large", "3", KOPS_BLAS_THREADS="4")
+        self.assertEqual(out, "")
+        self.assertEqual({why for c in calls.values() for why in c}, {"kopsd", "invalid or empty"})
+
     def test_small_and_large(self):
         out, calls = self.run_program(ROUTINES, "calls", "64", KOPS_BLAS_THRESHOLD="")
         self.assertEqual(out, "")
         self.assertGreater(sum(c.get("small", 0) for c in calls.values()), 100)
         self.assertGreater(sum(c["kopsd"] for c in calls.values()), 0)
         self.assertEqual(sum(c.get("kopsd has no GPU", 0) for c in calls.values()), 0)
+
+
+class DeathsOnGpu(OnGpu, Deaths):
+    """Those of Deaths."""
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -146,6 +147,26 @@ static void each_matrix_is_copied_once(void **state)
 		}
 }
 
+static void expected_pages_are_there_and_unchanged(void **state)
+{
+	(void)state;
+	const size_t bytes = (size_t)9 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+	              present[1];
+	assert_ptr_not_equal(p, MAP_FAILED);
+	for (size_t i = 0; i < bytes; i += 3 * page)
+		p[i + 5] = (unsigned char)(i / page);
+	copy_expect(p + 100, bytes - 200);
+	for (size_t i = 0; i < bytes; i += page) {
+		assert_int_equal(mincore(p + i, page, present), 0);
+		assert_true((present[0] & 1) || i == 0 || i + page >= bytes);
+		assert_int_equal(p[i + 5], i / page % 3 == 0 ? (unsigned char)(i / page) : 0);
+	}
+	copy_expect(p, 0);
+	munmap(p, bytes);
+	copy_expect(p, bytes); /* a caller that is wrong about its memory learns it from the copy */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +175,7 @@ int main(void)
 	    cmocka_unit_test(a_child_has_threads_of_its_own),
 #endif
 	    cmocka_unit_test(each_matrix_is_copied_once),
+	    cmocka_unit_test(expected_pages_are_there_and_unchanged),
 	};
 	setenv("KOPS_BLAS_THREADS", "3", 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
