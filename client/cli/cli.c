@@ -57,6 +57,8 @@ int cli_open(struct cli *cli)
 	char why[CLI_WHY_BYTES] = "";
 	double start = cli_now_us();
 
+	if (cli->flags.quiet)
+		progress_forbid();
 	cli_announce(cli, "waiting for kopsd to answer");
 	int rc = kops_open(&cli->handle, &options, why, sizeof(why));
 	progress_erase();

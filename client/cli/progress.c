@@ -16,6 +16,7 @@
 
 #define ANNOUNCE_US 500000
 
+static bool is_forbidden;
 static volatile sig_atomic_t is_shown;
 static const char *volatile announced;
 
@@ -23,7 +24,12 @@ bool progress_is_possible(void)
 {
 	const char *name = getenv("TERM");
 
-	return isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
+	return !is_forbidden && isatty(STDERR_FILENO) && name && *name && strcmp(name, "dumb") != 0;
+}
+
+void progress_forbid(void)
+{
+	is_forbidden = true;
 }
 
 /* Returns false in the background, where the terminal belongs to a shell's prompt or another program. */

@@ -7,8 +7,9 @@
 
 #include <stdbool.h>
 
-/* Returns true if stderr is a terminal that can erase a line. */
+/* Returns true if stderr is a terminal that can erase a line, unless progress_forbid() was called. */
 bool progress_is_possible(void);
+void progress_forbid(void);
 
 /* Replaces the shown text, cut to the width of the terminal. Does nothing in the background. */
 void progress_show(const char *text);

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import unittest
 
@@ -1111,6 +1112,24 @@ class Waiting(CliTest):
         self.assertEqual(self.end(), OK)
         for i in ids:
             other.wait(i)
+
+    def test_a_slow_file(self):
+        os.mkfifo(self.path("slow"))
+        self.save("a.npy", self.matrix(2000, 3000))
+
+        def take():
+            with open(self.path("slow"), "rb", buffering=0) as f:
+                while f.read(1 << 18):
+                    time.sleep(0.01)
+        for seen in (True, False):
+            reader = threading.Thread(target=take)
+            reader.start()
+            self.open("transpose", "a.npy", "-o", "slow", *([] if seen else ["--quiet"]))
+            if seen:
+                self.see(r"\r\x1b\[K\[#+\.*\] \d+ %, [\d.]+ [kMG]B/s, [\d.]+ m?s left, writing slow")
+            self.assertEqual(self.end(), OK)
+            reader.join()
+        self.assertEqual(self.text, "")
 
     def test_control_c(self):
         """The job is cancelled, and nothing remains: neither a file nor the line."""

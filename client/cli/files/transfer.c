@@ -10,29 +10,36 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "progress.h"
+#include "show.h"
 
-#define LARGE_BYTES (256ull << 20)
-#define STEP_BYTES  (32ull << 20)   /* read or written at a time, if progress is shown */
+#define STEP_BYTES  (4ull << 20)    /* read or written at a time, if progress is shown */
 #define CALL_BYTES  (1024ull << 20) /* otherwise; read() stops below 2 GiB anyway */
+#define PATIENCE_US 500e3           /* before progress is shown */
 #define INTERVAL_US 100e3
+#define BAR_COLUMNS 20
 
-static void show(const char *verb, const char *path, uint64_t done, uint64_t total, double *last_us)
+/* Shows a bar, the rate since the beginning, and how long the rest takes at that rate. */
+static void show(const char *verb, const char *path, uint64_t done, uint64_t total, double taken_us)
 {
-	double now = cli_now_us();
+	double share = (double)done / (double)total;
+	char bar[BAR_COLUMNS + 1], line[256];
 
-	if (now - *last_us < INTERVAL_US)
-		return;
-	*last_us = now;
-	fprintf(stderr, "\r%s %s: %3.0f %% of %.1f GiB\033[K", verb, path, 100.0 * (double)done / (double)total,
-	        (double)total / (double)(1ull << 30));
+	for (int i = 0; i < BAR_COLUMNS; i++)
+		bar[i] = i < share * BAR_COLUMNS ? '#' : '.';
+	bar[BAR_COLUMNS] = 0;
+	snprintf(line, sizeof(line), "[%s] %.0f %%, %.20s, %.16s left, %s %.120s", bar, 100 * share,
+	         show_rate((double)done, taken_us).text, show_us(taken_us * (1 - share) / share).text, verb,
+	         path);
+	progress_show(line);
 }
 
 /* Reads into `to` from an offset, or writes `from`. Returns the bytes done. */
 static uint64_t move(int fd, const char *path, char *to, const char *from, uint64_t bytes, uint64_t offset)
 {
-	bool shown = bytes > LARGE_BYTES && isatty(STDERR_FILENO);
-	uint64_t done = 0, most = shown ? STEP_BYTES : CALL_BYTES;
-	double last_us = 0;
+	bool shows = bytes > STEP_BYTES && progress_is_possible();
+	uint64_t done = 0, most = shows ? STEP_BYTES : CALL_BYTES;
+	double began_us = cli_now_us(), next_us = began_us + PATIENCE_US;
 
 	errno = 0;
 	while (done < bytes) {
@@ -45,11 +52,14 @@ static uint64_t move(int fd, const char *path, char *to, const char *from, uint6
 			break;
 		errno = 0;
 		done += (uint64_t)n;
-		if (shown)
-			show(to ? "reading" : "writing", path, done, bytes, &last_us);
+		double now_us = shows ? cli_now_us() : 0;
+		if (now_us < next_us)
+			continue;
+		show(to ? "reading" : "writing", path, done, bytes, now_us - began_us);
+		next_us = now_us + INTERVAL_US;
 	}
-	if (shown)
-		fputs("\r\033[K", stderr);
+	if (shows)
+		progress_erase();
 	return done;
 }
 

@@ -1,6 +1,6 @@
 /*
- * transfer.h: reads and writes the bytes of files. Shows progress on stderr if it is a terminal and there are
- * many.
+ * transfer.h: reads and writes the bytes of files. What takes longer than half a second shows on a terminal how
+ * far it is.
  */
 #ifndef KOPS_CLI_FILES_TRANSFER_H
 #define KOPS_CLI_FILES_TRANSFER_H
