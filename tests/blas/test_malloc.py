@@ -98,6 +98,10 @@ class Allocating(Case):
             resource.setrlimit(resource.RLIMIT_NOFILE, limit)
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
+    def test_no_descriptor_without_large_memory(self):
+        code = "import os; print(os.open('/dev/null', os.O_RDONLY), os.listdir('/proc/self/fd'))"
+        self.assertEqual(self.run_all(sys.executable, "-S", "-c", code), self.run_all(sys.executable, "-S", "-c", code, KOPS_BLAS_ALLOC=""))
+
     def test_memory_is_shared_only_if_asked(self):
         code = ("import ctypes; c = ctypes.CDLL(None); c.malloc.restype = ctypes.c_void_p; c.malloc(5 << 20)\n"
                 "print(sum('memfd:malloc' in line for line in open('/proc/self/maps')))")

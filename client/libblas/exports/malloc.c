@@ -266,6 +266,7 @@ static bool is_everybodys(void)
 	void *memory = malloc(LEAST);
 	bool is_block = heap_size(memory) > 0;
 	free(memory);
+	heap_clear();
 	return is_block;
 }
 

@@ -438,6 +438,15 @@ bool heap_begin(void)
 	return heap_begun;
 }
 
+void heap_clear(void)
+{
+	struct held held;
+	hold(&held);
+	peak_bytes = live_bytes;
+	let_go(&held);
+	trim(0, 0);
+}
+
 void heap_end(void)
 {
 	heap_begun = false;

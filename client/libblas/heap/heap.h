@@ -42,6 +42,9 @@ extern _Atomic bool heap_begun;
 bool heap_begin(void);
 void heap_end(void);
 
+/* Gives back what is cached, as if the program had never had more than now. */
+void heap_clear(void);
+
 static inline bool heap_is_on(void)
 {
 	return atomic_load_explicit(&heap_begun, memory_order_relaxed);
