@@ -8,7 +8,6 @@
 #include "copy.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -215,25 +214,28 @@ struct pages {
 	char *begin;
 	uint64_t n;
 	unsigned n_parts;
+	_Atomic bool has_failed;
 };
 
-/* Older kernels cannot do that, and neither can memory of a device. The copy then gets the pages. */
 static void get_pages(void *ctx, unsigned part)
 {
-	const struct pages *p = ctx;
+	struct pages *p = ctx;
 	uint64_t page = memory_page_bytes(), begin = threads_bound(p->n, part, p->n_parts);
-	memory_populate(p->begin + begin * page, (threads_bound(p->n, part + 1, p->n_parts) - begin) * page);
+	if (!memory_populate(p->begin + begin * page,
+	                     (threads_bound(p->n, part + 1, p->n_parts) - begin) * page))
+		p->has_failed = true;
 }
 
-/* Half of the threads, since kopsd needs CPUs meanwhile. */
-void copy_expect(void *to, uint64_t bytes)
+/* By half of the threads, since kopsd may need CPUs meanwhile. */
+bool copy_get_pages(void *memory, uint64_t bytes)
 {
-	uint64_t page = memory_page_bytes(), skipped = -(uintptr_t)to % page;
-	if (bytes < STREAM_BYTES)
-		return;
-	struct pages pages = {(char *)to + skipped, (bytes - skipped) / page, parts_of(bytes)};
+	uint64_t page = memory_page_bytes(), skipped = -(uintptr_t)memory % page;
+	if (bytes < skipped + page)
+		return true;
+	struct pages pages = {(char *)memory + skipped, (bytes - skipped) / page, parts_of(bytes), false};
 	unsigned most = (settings_get()->threads + 1) / 2;
 	if (pages.n_parts > most)
 		pages.n_parts = most;
 	run(pages.n_parts, get_pages, &pages);
+	return !pages.has_failed;
 }

@@ -8,6 +8,7 @@
 #ifndef KOPS_LIBBLAS_COPY_H
 #define KOPS_LIBBLAS_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,10 +29,10 @@ void copy_matrix(const struct copy *copy, enum triangle triangle);
 void copy_symmetric(const struct copy *copy, enum triangle stored);
 
 /*
- * Gets the pages of memory that is to be written, without changing it: a program's new memory has none, and
- * getting them takes longer than the copy. For a while in which this process waits.
+ * Gets the pages of memory without changing it. A program's new memory has none, and getting them takes longer
+ * than a copy. Returns false if they cannot be had.
  */
-void copy_expect(void *to, uint64_t bytes);
+bool copy_get_pages(void *memory, uint64_t bytes);
 
 /* Calls copy_one(ctx, i) for each i below n, on any thread. bytes: what one call copies. */
 void copy_each(uint64_t n, uint64_t bytes, void (*copy_one)(void *ctx, uint64_t i), void *ctx);

@@ -8,6 +8,7 @@
 #define LONG_BYTES         1024
 #define BLOCKS_MAX         8 /* blocks of a triangle: at most an eighth is computed in vain */
 #define BLOCK_COLS         256
+#define EXPECTED_BYTES     (UINT64_C(4) << 20) /* least result whose pages are got ahead */
 
 /* ---- The layout ---- */
 
@@ -145,8 +146,8 @@ void layout_expect(const struct product *p)
 	    __builtin_add_overflow(reach, (uint64_t)p->m, &reach) ||
 	    __builtin_mul_overflow(reach, element, &reach))
 		return;
-	if (reach - used <= used / 4)
-		copy_expect((void *)(uintptr_t)p->c.data, reach);
+	if (used >= EXPECTED_BYTES && reach - used <= used / 4)
+		copy_get_pages((void *)(uintptr_t)p->c.data, reach);
 }
 
 /* ---- The job ---- */

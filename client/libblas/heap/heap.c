@@ -325,12 +325,6 @@ int heap_share(const struct heap_part *part, uint64_t wanted_bytes)
 	if (fd >= 0)
 		b->shared = true;
 	let_go(&held);
-	/* The program pays for its pages: those that kopsd touches first would be kopsd's. */
-	if (fd >= 0 && !memory_populate(part->base, part->bytes)) {
-		close(fd);
-		fd = -1;
-	}
-	errno = held.error;
 	return fd;
 }
 

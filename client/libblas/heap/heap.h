@@ -82,7 +82,8 @@ bool heap_find(const void *memory, uint64_t bytes, struct heap_part *ret);
 
 /*
  * Returns a descriptor of the block's memfd, to be imported and closed, or -1. Of a block that lacks pages, the
- * part that is wanted has to make up for them: kopsd may pin all of a block.
+ * part that is wanted has to make up for them: kopsd may pin all of a block. Get the pages first: those that
+ * kopsd touches first would be kopsd's, and not the program's.
  */
 int heap_share(const struct heap_part *part, uint64_t wanted_bytes);
 

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include "copy.h"
+
 struct import *imports_find(struct imports *l, uint64_t block)
 {
 	for (struct import *i = l->at; i < l->at + l->n; i++)
@@ -36,8 +38,11 @@ int imports_add(struct imports *l, kops *k, const struct heap_part *part, uint64
 	int fd = heap_share(part, wanted_bytes);
 	if (fd < 0)
 		return KOPS_E_FD;
-	int status = kops_import(k, fd, part->bytes, 0, &buffer);
+	bool has_pages = copy_get_pages((void *)(uintptr_t)part->base, part->bytes);
+	int status = has_pages ? kops_import(k, fd, part->bytes, 0, &buffer) : KOPS_E_FD;
 	close(fd);
+	if (!has_pages)
+		return status;
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT)
 		return status;
 	l->at[l->n++] = (struct import){.block = part->block, .used = ++l->uses, .buffer = buffer};
