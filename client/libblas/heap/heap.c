@@ -341,12 +341,20 @@ bool heap_is_shared(uint64_t number)
 void heap_keep(void *memory, uint64_t bytes)
 {
 	struct held held;
+	struct block freed;
 	hold(&held);
 	struct block *b = find_around(memory, bytes);
-	if (b)
+	bool is_freed = b && b->state == CACHED;
+	if (is_freed) {
+		cached_bytes -= b->memory.bytes;
+		take_out(b, &freed);
+	} else if (b) {
 		make_private(b);
+	}
 	let_go(&held);
-	if (b)
+	if (is_freed)
+		give_back(&freed);
+	else if (b)
 		memory_touch(memory, bytes);
 }
 

@@ -90,7 +90,10 @@ int heap_share(const struct heap_part *part, uint64_t wanted_bytes);
 /* Returns true while the block is there and its memfd is its content. */
 bool heap_is_shared(uint64_t block);
 
-/* Makes the memory's block private. Then what kopsd still writes to this part is not seen here. */
+/*
+ * Makes the memory's block private, or gives it back if it was freed. Then what kopsd still writes to this part
+ * is not seen here.
+ */
 void heap_keep(void *memory, uint64_t bytes);
 
 /*

@@ -426,6 +426,13 @@ static void test_share(void **state)
 	munmap(other, 4 * MIB);
 	close(fd);
 	heap_free(p);
+
+	/* Of memory that was freed meanwhile nobody gets anything. */
+	p = heap_get(4 * MIB, 0, true);
+	heap_free(p);
+	heap_keep(p, MIB);
+	unsigned char present;
+	assert_int_equal(mincore(p, page, &present), -1);
 }
 
 static void test_descriptors_that_the_program_closed(void **state)
