@@ -11,9 +11,9 @@ import case
 class Suites(case.BlasTest):
     leaks_checked = False
 
-    def run_suite(self, python, name):
+    def run_suite(self, python, name, **settings):
         out, calls = self.run_program(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--pyargs",
-                                      name, seconds=1500, LD_PRELOAD=case.LIBRARY)
+                                      name, seconds=1500, LD_PRELOAD=case.LIBRARY, **settings)
         print(name, out.splitlines()[-1], calls)
         self.assertGreater(sum(c["kopsd"] for c in calls.values()), 100)
 
@@ -38,7 +38,7 @@ class Wheels(Suites):
 
 
 class Packages(Suites):
-    """Of Debian, whose NumPy calls libblas.so.3 and liblapack.so.3."""
+    """Of Debian, whose NumPy calls libblas.so.3 and liblapack.so.3. kopsd sees their large memory."""
 
     PYTHON = "/usr/bin/python3"
 
@@ -46,7 +46,7 @@ class Packages(Suites):
         needs = f"import pytest, hypothesis, {name}.tests"
         if subprocess.run([self.PYTHON, "-c", needs], capture_output=True).returncode != 0:
             self.skipTest(f"{self.PYTHON} lacks pytest, hypothesis or the tests of {name}")
-        self.run_suite(self.PYTHON, name)
+        self.run_suite(self.PYTHON, name, KOPS_BLAS_ALLOC="1")
 
     def test_numpy(self):
         self.check("numpy.linalg")
