@@ -1113,6 +1113,13 @@ class Waiting(CliTest):
         for i in ids:
             other.wait(i)
 
+    def test_a_large_file(self):
+        """Several threads read it."""
+        x = self.matrix(4001, 4201)
+        self.save("large.npy", x)
+        self.assertEqual(self.run_cli("transpose", "large.npy", "-o", "turned.npy").returncode, OK)
+        self.assertTrue(np.array_equal(np.load(self.path("turned.npy")), x.T))
+
     def test_a_slow_file(self):
         os.mkfifo(self.path("slow"))
         self.save("a.npy", self.matrix(2000, 3000))
