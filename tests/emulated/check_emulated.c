@@ -374,7 +374,7 @@ static const struct candidate {
     {"gemm",
      "shifted tiles",
      make_loose_tiles,
-     4,
+     1,
      {2, 2, 2, 2},
      gemm_shifted_supports,
      gemm_shifted_workspace,
