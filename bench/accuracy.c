@@ -7,12 +7,13 @@
 #define BLOCKS         4
 #define BLOCK          64           /* rows and columns */
 #define OPERAND_MAX    (4ull << 20) /* most elements of one operand that a block may need */
+#define FLOPS_MAX      0x1p26       /* of a block */
 #define VECTOR_COLUMNS 4096         /* if there is only one row */
 #define OUT            STEP_INPUTS_MAX
 
-/* A part of a result. */
+/* A part of a result: of each axis `n` indices from `first` on. */
 struct block {
-	uint64_t row, rows, column, columns;
+	uint64_t first[KOPS_RANK_MAX], n[KOPS_RANK_MAX];
 };
 
 /* Returns a block of the output, with the parts of the inputs that it depends on. */
@@ -20,8 +21,8 @@ static struct step step_of_block(const struct step *step, const struct block *at
 {
 	struct step part = *step;
 
-	step_cut(&part, 0, at->row, at->rows);
-	step_cut(&part, 1, at->column, at->columns);
+	for (unsigned axis = 0; axis < step->out.rank; axis++)
+		step_cut(&part, axis, at->first[axis], at->n[axis]);
 	return part;
 }
 
@@ -30,8 +31,8 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* Returns how many elements the largest input has that the block depends on. */
-static uint64_t work_of(const struct step *step, const struct block *at)
+/* Whether the check of a block takes too much: elements of its largest input, or FLOPs. */
+static bool is_too_much(const struct step *step, const struct block *at)
 {
 	struct step part = step_of_block(step, at);
 	uint64_t most = 0;
@@ -39,23 +40,30 @@ static uint64_t work_of(const struct step *step, const struct block *at)
 	for (unsigned i = 0; i < step->op->n_inputs; i++)
 		if (step_has(step, i) && step_elements(&part.in[i]) > most)
 			most = step_elements(&part.in[i]);
-	return most;
+	return most > OPERAND_MAX || step_flops(&part) > FLOPS_MAX;
 }
 
-/* Its extents: as much as the check of it is worth. Whole rows or columns where the op has no parts of them. */
+/*
+ * Its extents: as much as the check of it is worth. One index of axes before the last two; all of an axis that
+ * the op has no parts of.
+ */
 static struct block block_of(const struct step *step)
 {
-	uint64_t rows = step->out.shape[0], columns = step->out.shape[1];
-	struct step probe = *step;
-	bool cuts_rows = step_cut(&probe, 0, 0, rows), cuts_columns = step_cut(&probe, 1, 0, columns);
-	uint64_t width = rows == 1 ? VECTOR_COLUMNS : BLOCK;
-	struct block b = {.rows = cuts_rows ? least(rows, BLOCK) : rows,
-	                  .columns = cuts_columns ? least(columns, width) : columns};
+	const uint64_t *shape = step->out.shape;
+	unsigned rows = step->out.rank - 2, columns = rows + 1;
+	bool cuts[KOPS_RANK_MAX];
+	struct block b = {.first = {0}};
 
-	while (work_of(step, &b) > OPERAND_MAX &&
-	       ((cuts_rows && b.rows > 1) || (cuts_columns && b.columns > 1))) {
-		b.rows = cuts_rows ? (b.rows + 1) / 2 : rows;
-		b.columns = cuts_columns ? (b.columns + 1) / 2 : columns;
+	for (unsigned axis = 0; axis <= columns; axis++) {
+		struct step probe = *step;
+		uint64_t most = axis < rows ? 1 : axis == columns && shape[rows] == 1 ? VECTOR_COLUMNS : BLOCK;
+		cuts[axis] = step_cut(&probe, axis, 0, shape[axis]);
+		b.n[axis] = cuts[axis] ? least(shape[axis], most) : shape[axis];
+	}
+	while (is_too_much(step, &b) &&
+	       ((cuts[rows] && b.n[rows] > 1) || (cuts[columns] && b.n[columns] > 1))) {
+		b.n[rows] = cuts[rows] ? (b.n[rows] + 1) / 2 : shape[rows];
+		b.n[columns] = cuts[columns] ? (b.n[columns] + 1) / 2 : shape[columns];
 	}
 	return b;
 }
@@ -63,10 +71,22 @@ static struct block block_of(const struct step *step)
 /* Moves the i-th block: to the first corner, the last one, then random places. */
 static void move_block(struct block *b, const struct step *step, unsigned i, struct random *random)
 {
-	uint64_t row_room = step->out.shape[0] - b->rows, column_room = step->out.shape[1] - b->columns;
+	for (unsigned axis = 0; axis < step->out.rank; axis++) {
+		uint64_t room = step->out.shape[axis] - b->n[axis];
+		b->first[axis] = i == 0 ? 0 : i == 1 ? room : random_below(random, room + 1);
+	}
+}
 
-	b->row = i == 0 ? 0 : i == 1 ? row_room : random_below(random, row_room + 1);
-	b->column = i == 0 ? 0 : i == 1 ? column_room : random_below(random, column_room + 1);
+/* The row of the output that is this one of a block; both are counted over all axes but the last. */
+static uint64_t row_of_block(const struct block *at, const struct step *step, uint64_t row)
+{
+	uint64_t whole = 0, below = 1;
+
+	for (unsigned axis = step->out.rank - 1; axis-- > 0; row /= at->n[axis]) {
+		whole += (at->first[axis] + row % at->n[axis]) * below;
+		below *= step->out.shape[axis];
+	}
+	return whole;
 }
 
 /* Returns the same operands in SHARED memory, which must have room for each. */
@@ -78,7 +98,7 @@ static struct step shared_step(const struct step *part, kops_buffer *const *buff
 		if (step_has(part, i))
 			step.in[i] =
 			    kops_tensor(buffers[i], 0, part->in[i].dtype, part->in[i].rank, part->in[i].shape);
-	step.out = kops_tensor(buffers[OUT], 0, part->out.dtype, 2, part->out.shape);
+	step.out = kops_tensor(buffers[OUT], 0, part->out.dtype, part->out.rank, part->out.shape);
 	return step;
 }
 
@@ -118,7 +138,7 @@ static double nearness(const struct check *c)
 	return c->error > 0 ? c->error / c->bound : 0;
 }
 
-static void merge(struct check *all, const struct check *one, const struct block *at)
+static void merge(struct check *all, const struct check *one, const struct block *at, const struct step *step)
 {
 	bool first = all->compared == 0;
 
@@ -127,8 +147,8 @@ static void merge(struct check *all, const struct check *one, const struct block
 	all->max_error = fmax(all->max_error, one->max_error);
 	if (!first && nearness(one) <= nearness(all))
 		return;
-	all->row = at->row + one->row;
-	all->column = at->column + one->column;
+	all->row = row_of_block(at, step, one->row);
+	all->column = at->first[step->out.rank - 1] + one->column;
 	all->error = one->error;
 	all->bound = one->bound;
 	all->got = one->got;
@@ -138,7 +158,7 @@ static void merge(struct check *all, const struct check *one, const struct block
 static int check_blocks(struct bench *b, const struct step *step, struct block at, kops_buffer *const *buffers,
                         struct check *ret_check)
 {
-	struct check all = {.elements = step->out.shape[0] * step->out.shape[1], .seed = b->seed};
+	struct check all = {.elements = step_elements(&step->out), .seed = b->seed};
 	struct random random;
 
 	random_start(&random, b->seed);
@@ -151,7 +171,7 @@ static int check_blocks(struct bench *b, const struct step *step, struct block a
 			rc = step_check(&here, &one);
 		if (rc < 0)
 			return rc;
-		merge(&all, &one, &at);
+		merge(&all, &one, &at, step);
 	}
 	*ret_check = all;
 	return 0;

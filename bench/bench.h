@@ -87,8 +87,8 @@ bool bench_is_refusal(int status);
 /* ---- accuracy.c ---- */
 
 /*
- * Compares blocks of the step's output (corners and random places) with float64. Operands have rank 2, in any
- * memory. *ret_check: of all blocks, with places in the whole output.
+ * Compares blocks of the step's output (corners and random places) with float64. Operands are in any memory.
+ * *ret_check: of all blocks, with places in the whole output.
  */
 int bench_check(struct bench *b, const struct step *step, struct check *ret_check);
 

@@ -9,12 +9,6 @@
 #include "cli.h"
 #include "random.h"
 
-double bench_shape_product(const struct bench_shape *shape)
-{
-	return (double)shape->extents[0] * (double)shape->extents[1] *
-	       (double)(shape->extents[2] ? shape->extents[2] : 1);
-}
-
 int bench_shapes_table(const struct operation *op, const char *name, struct bench_shapes *ret, char *why)
 {
 	if (strcmp(name, "seed") != 0)
@@ -49,7 +43,20 @@ static uint64_t random_extent(struct random *random, uint64_t low, uint64_t high
 	return extent;
 }
 
-static bool exceeds(const struct bench_span *span, const uint64_t extents[3], size_t n)
+/* Three times of four, if there are some. */
+static uint64_t random_or_usual(struct random *random, const struct bench_span *span, size_t i, bool even)
+{
+	const uint64_t *usual = span->usual[i];
+	size_t n = 0;
+
+	while (usual && usual[n])
+		n++;
+	if (n > 0 && random_below(random, 4) > 0)
+		return usual[random_below(random, n)];
+	return random_extent(random, span->low[i], span->high[i], even ? 16 : 1);
+}
+
+static bool exceeds(const struct bench_span *span, const uint64_t *extents, size_t n)
 {
 	uint64_t all = 1;
 
@@ -62,14 +69,23 @@ static bool exceeds(const struct bench_span *span, const uint64_t extents[3], si
 	return all > span->elements;
 }
 
+/* Extents that depend on each other, as heads do, are drawn until they belong together. */
+static bool belongs_together(const struct operation *op, const struct bench_shape *shape)
+{
+	char why[CLI_WHY_BYTES];
+	struct step step;
+
+	return bench_shape_step(op, KOPS_F32, shape, &step, why) == 0;
+}
+
 static void random_shape(const struct operation *op, const struct bench_span *span, bool even,
                          struct random *random, struct bench_shape *ret)
 {
 	*ret = (struct bench_shape){.text = ""};
 	do {
 		for (size_t i = 0; i < op->bench.n_extents; i++)
-			ret->extents[i] = random_extent(random, span->low[i], span->high[i], even ? 16 : 1);
-	} while (exceeds(span, ret->extents, op->bench.n_extents));
+			ret->extents[i] = random_or_usual(random, span, i, even);
+	} while (exceeds(span, ret->extents, op->bench.n_extents) || !belongs_together(op, ret));
 	bench_shape_name(op, ret);
 }
 

@@ -6,15 +6,13 @@
 
 #define BENCH_KERNELS_MAX 64
 
-/* Returns the product of the extents that a shape has; the others are 0. */
-double bench_shape_product(const struct bench_shape *shape);
-
 /* Finds the shapes of a table by its name, such as "seed". KOPS_E_INVALID with a sentence in why. */
 int bench_shapes_table(const struct operation *op, const char *name, struct bench_shapes *ret, char *why);
 
 /*
  * Makes n <= BENCH_SHAPES_MAX shapes for a kind of device. The logarithms of extents are uniform, no extent is
- * a power of two, and every other shape has multiples of 16. The same seed gives the same shapes.
+ * a power of two but for those that are usual for the op, and every other shape has multiples of 16. The same
+ * seed gives the same shapes.
  */
 void bench_shapes_random(const struct operation *op, const char *kind, size_t n, uint64_t seed,
                          struct bench_shapes *ret);

@@ -220,6 +220,7 @@ static void report_json(struct bench_plan *p, bool ok)
 	json_begin(&json, stdout, "bench");
 	json_text(&json, "bench", p->op->name);
 	json_bool(&json, "ok", ok);
+	operation_json_attributes(&json, p->op, &p->bench.cli->flags.op);
 	bench_report_json(&json, &p->table);
 	json_end(&json);
 	p->bench.cli->printed = true;

@@ -97,8 +97,6 @@ int plan_settle(struct bench_plan *p, const char *argument)
 	return rc == CLI_OK ? settle_shapes(p, argument) : rc;
 }
 
-/* Such an input is as long as the result's rows, which is what most programs add to a product; an extra one has
- * the result's shape. */
 int plan_step(const struct bench_plan *p, const struct bench_shape *shape, struct step *ret, char *why)
 {
 	const struct flags *flags = &p->bench.cli->flags;
@@ -109,9 +107,7 @@ int plan_step(const struct bench_plan *p, const struct bench_shape *shape, struc
 	ret->set = flags->op;
 	for (unsigned i = 0; i < p->op->n_inputs && rc == 0; i++)
 		if (flags->with[i])
-			rc = step_fit_optional(ret, i, p->bench.dtype,
-			                       operation_is_extra(p->op, i) ? step_elements(&ret->out)
-			                                                    : step_extent(&ret->out, 0));
+			rc = bench_shape_optional(ret, i, p->bench.dtype, shape);
 	return rc;
 }
 

@@ -57,7 +57,7 @@ static const struct option_row of_every_op[] = {
 	"set,\n"                                                                                               \
 	"where it fits the cache. A case ends after --reps samples, after 2 s with 5 of them, or after 10 "    \
 	"s.\n"                                                                                                 \
-	"  GFLOP/s    for arithmetic; GB/s for what moves memory, each byte counted once each way\n"           \
+	"  GFLOP/s    for arithmetic; GB/s of memory, each byte counted once each way\n"                       \
 	"  %% ceiling  of what the device allows: what copy and add reach in the same run, for warm "          \
 	"operands\n"                                                                                           \
 	"             within the cache; for products, what that feeds of --fma-rate. Without it, none\n"       \
@@ -77,9 +77,9 @@ static const struct option_row of_every_op[] = {
 	"Examples:\n"
 
 #define EXAMPLES                                                                                               \
-	"  kops-bench %s 4096 --kernel all\n"                                                                  \
+	"  kops-bench %s %s --kernel all\n"                                                                    \
 	"  kops-bench %s --table seed --kernel all --csv > %s.csv\n"                                           \
-	"  kops-bench %s 1024,2048 --host --json\n"                                                            \
+	"  kops-bench %s %s --host --json\n"                                                                   \
 	"  kops-bench %s --random 200 --seed 1 --csv > %s-choice.csv\n"
 
 #define HELP_BYTES 4096 /* for an op's help, most of which is the text above */
@@ -91,7 +91,8 @@ static struct option_row with_input(const struct operation *op, const struct opt
 	return (struct option_row){.name = row->name,
 	                           .type = &options_switch,
 	                           .member = offsetof(struct flags, with) + i * sizeof(bool),
-	                           .help = operation_is_extra(op, i)
+	                           .help = bench_tells_optional(op, i) ? "with this operand"
+	                                   : operation_is_extra(op, i)
 	                                       ? "with this operand, of the result's shape"
 	                                       : "with this operand, as long as the result's rows"};
 }
@@ -119,10 +120,13 @@ const struct command *bench_command(const struct operation *op)
 		char summary[128], help[HELP_BYTES];
 	} all[OPERATIONS], *next = all;
 	const char *name = op->name;
+	bool is_cube = bench_takes_cubes(op);
+	char shape[BENCH_SHAPE_BYTES];
 
 	snprintf(next->summary, sizeof(next->summary), "speed of the kernels for %s", op->verb.summary);
-	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP EXAMPLES, op->bench.form, name, name,
-	         name, name, name, name);
+	snprintf(shape, sizeof(shape), "%.*s", (int)strcspn(op->bench.seed, ","), op->bench.seed);
+	snprintf(next->help, sizeof(next->help), "A shape is %s.\n" HELP EXAMPLES, op->bench.form, name,
+	         is_cube ? "4096" : shape, name, name, name, is_cube ? "1024,2048" : shape, name, name);
 	add_rows(next->options, op);
 	next->command = (struct command){
 	    .name = op->name,

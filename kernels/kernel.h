@@ -200,6 +200,14 @@ struct part_axis {
  */
 enum op_axis { AXIS_NONE, AXIS_KEPT, AXIS_DROPPED };
 
+/* An extent of sizes that tools choose at random. Three in four are among the usual ones, which 0 ends, if
+ * there are some. */
+#define SIZE_EXTENTS_MAX 6
+struct size_span {
+	uint64_t low, high;
+	const uint64_t *usual;
+};
+
 struct op {
 	const char *name;
 	const char *title; /* for lists: "softmax over the last axis" */
@@ -288,13 +296,15 @@ struct op {
 	/* Returns the largest |y - reference| of a correct kernel on either sample filled from [-1, 1]. */
 	double (*tolerance)(const struct op_args *args);
 	/*
-	 * How tools name the size of a problem, "MxNxK", with at most three extents, and what inputs have that
-	 * size: sets their ranks and extents. NULL: ROWSxCOLUMNS, the shape of every required input.
+	 * How tools name the size of a problem, "MxNxK", with at most SIZE_EXTENTS_MAX extents. One after a
+	 * slash, as in "QUERIES/KEYS", may be left out, and is then the one before. of_size: sets the ranks and
+	 * extents of the required inputs, and of optional ones whose shape follows from these extents. NULL:
+	 * ROWSxCOLUMNS, the shape of every required input.
 	 */
 	const char *size_form;
 	void (*of_size)(const uint64_t *extents, struct op_args *args);
-	uint64_t last_extent_max; /* of sizes that tools choose at random; 0: as long as the others */
-	bool counts_flops;        /* people judge its speed by FLOPs, not by bytes */
+	const struct size_span *size_spans; /* of each extent; NULL: the usual ones */
+	bool counts_flops;                  /* people judge its speed by FLOPs, not by bytes */
 	/* The sizes that kops-bench measures: "64x1024,…", the first one small. NULL: rows of 1024, from few to
 	 * 4 GB of operands. */
 	const char *bench_shapes;

@@ -163,12 +163,20 @@ int loads_read(char *const *words, const char *kind, struct loads *ret, char *wh
 
 /* ---- operands ---- */
 
+/* Whether no other extent has to do with this one, as heads have with those that share them. */
+static bool is_apart(const struct operation *op, unsigned i)
+{
+	return !op->bench.follows[i] && !(i + 1 < op->bench.n_extents && op->bench.follows[i + 1]);
+}
+
 int load_step(const struct load *load, uint64_t n, struct step *ret_step, char *why)
 {
 	struct bench_shape shape = load->shape;
 
 	for (unsigned i = 0; load->anew && i < load->op->bench.n_extents; i++) {
 		uint64_t half = (shape.extents[i] + 1) / 2, choices = half < VARY_MAX ? half : VARY_MAX;
+		if (!is_apart(load->op, i))
+			continue;
 		shape.extents[i] -= n % choices;
 		n /= choices;
 	}

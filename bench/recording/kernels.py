@@ -11,6 +11,9 @@ TENSOR = ["512,1024,2048,3072,4096,8192,16384", "--kernel", "wgmma,cublas"]
 LASTING = ["--warmup", "1000000"]
 LASTING_TENSOR = ["4096,8192,16384", "--kernel", "wgmma,cublas", *LASTING]
 NORMS = ["1048576x32,1048576x64,131072x128,131071x257,65536x1024,16384x4096,4096x16384,1685x41224,1024x131072", "--kernel", "all"]
+HEADS = ",".join(f"{heads}x{depth}" for depth in (64, 128) for heads in ("4x16x1024", "2x16x2048", "1x16x4096", "1x16x8192", "1x16x16384"))
+# One query for each head, as when a model writes: bound by memory.
+DECODE = "1x32/8x1/8192x128,8x32/8x1/8192x128,64x32/8x1/8192x128,8x32x1/8192x128,8x32/8x1/65536x128"
 # KEY: an op, and options of its bench.
 KERNELS = {
     "gemm": ["gemm", *SEED_TABLE],
@@ -43,8 +46,12 @@ KERNELS = {
     "reduce": ["reduce", *SEED_TABLE],
     "reduce-f16": ["reduce", *SEED_TABLE, "--dtype", "f16"],
     "reduce-bf16": ["reduce", *SEED_TABLE, "--dtype", "bf16"],
+    "attention-bf16": ["attention", HEADS, "--dtype", "bf16", "--kernel", "flash,wgmma"],
+    "attention-bf16-causal": ["attention", HEADS, "--dtype", "bf16", "--kernel", "flash,wgmma", "--causal", "top_left"],
+    "attention-bf16-decode": ["attention", DECODE, "--dtype", "bf16", "--kernel", "rows,flash"],
+    "attention-f32": ["attention", "2x16x2048x64,1x16x4096x64,2x16x2048x128,1x16x4096x128", "--kernel", "all"],
 }
-WITH_TORCH = ["softmax", "transpose", "add"]
+WITH_TORCH = ["softmax", "transpose", "add", *(key for key in KERNELS if KERNELS[key][0] == "attention")]
 INEXACT = "may have larger errors"  # in the reason why a kernel was taken
 
 # choice-KEY: what of gemm. More shapes would take minutes each.

@@ -44,10 +44,10 @@ static void right(FILE *out, int columns, struct show_text t)
 
 static void name_columns(FILE *out, const struct bench_head *head, const struct bench_widths *widths)
 {
-	fprintf(out, "%-*s %-*s mode %*s %*s %*s %8s %9s %6s %9s %8s\n", widths->shape, "shape", widths->kernel,
-	        "kernel", show_field(9, "min µs"), "min µs", show_field(9, "median µs"), "median µs",
-	        show_field(9, "max µs"), "max µs", head->counts_flops ? "GFLOP/s" : "GB/s", "% ceiling",
-	        "% peer", "max error", "of bound");
+	fprintf(out, "%-*s %-*s mode %*s %*s %*s %8s%s %9s %6s %9s %8s\n", widths->shape, "shape",
+	        widths->kernel, "kernel", show_field(9, "min µs"), "min µs", show_field(9, "median µs"),
+	        "median µs", show_field(9, "max µs"), "max µs", head->counts_flops ? "GFLOP/s" : "GB/s",
+	        head->counts_flops ? "     GB/s" : "", "% ceiling", "% peer", "max error", "of bound");
 }
 
 /* Passes a rate in 1e9 per second to show_flops() and show_rate(). */
@@ -89,6 +89,8 @@ void bench_report_row(FILE *out, const struct bench_head *head, const struct ben
 	right(out, 9, figure(row->median_us));
 	right(out, 9, figure(row->max_us));
 	right(out, 8, figure(bench_row_speed(head, row)));
+	if (head->counts_flops)
+		right(out, 8, figure(bench_row_gbytes(head, row)));
 	right(out, 9, percent(bench_row_ceiling_percent(head, row)));
 	right(out, 6, percent(bench_row_peer_percent(head, row)));
 	right(out, 9, error(row->max_error));

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "kops.h"
+#include "op/operation.h"
 
 /* Where a kernel finds its operands. */
 enum bench_mode {
@@ -33,7 +34,7 @@ struct bench_head {
 };
 
 struct bench_row {
-	char shape[64], kernel[64];
+	char shape[BENCH_SHAPE_BYTES], kernel[64];
 	enum bench_mode mode;
 	uint64_t sets, launches, samples; /* launches per sample, over the sets in turn */
 	double flops, bytes;              /* per launch, counted from the shapes */

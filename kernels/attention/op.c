@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #include "attention/attention.h"
-#include "common/half.h"
+#include "attention/reference.h"
 #include "common/rules.h"
 
 enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V, MASK = ATTENTION_MASK, O = ATTENTION_O };
@@ -215,217 +215,17 @@ static double keys_seen(const struct op_args *args)
 	return seen / samples * (double)rows;
 }
 
-/* Counts both products, and four operations for the exponential of each score. */
+/* Counts the products, as others do. */
 static void cost(const struct op_args *args, struct cost *ret)
 {
 	const struct view *q = &args->views[Q];
 	double heads = (double)q->shape[0] * (double)q->shape[1];
 	double depths = (double)q->shape[3] + (double)args->views[V].shape[3];
 
-	ret->flops = heads * keys_seen(args) * (2 * depths + 4);
+	ret->flops = heads * keys_seen(args) * 2 * depths;
 	ret->bytes = 0;
 	for (unsigned i = Q; i <= O; i++)
 		ret->bytes += rules_bytes(&args->views[i]);
-}
-
-/* ---- Reference ---- */
-
-#define STRIP 64 /* columns of o that one sweep over the keys sums up */
-
-/* A query: its place, what it sees, and the largest of its scores. */
-struct query {
-	const struct op_args *args;
-	struct attention_rule rule;
-	uint64_t at[3];  /* batch, head, row */
-	uint64_t shared; /* the head of k and v */
-	struct attention_keys keys;
-	double peak, error; /* error: the most that the terms of a score add up to in magnitude */
-};
-
-static double load(const struct view *v, uint64_t batch, uint64_t head, uint64_t row, uint64_t column)
-{
-	return half_load(v->data, v->dtype,
-	                 (int64_t)batch * v->strides[0] + (int64_t)head * v->strides[1] +
-	                     (int64_t)row * v->strides[2] + (int64_t)column * v->strides[3]);
-}
-
-static double score_of(const struct query *query, int64_t key, double *ret_size)
-{
-	const struct view *views = query->args->views;
-	const uint64_t *at = query->at;
-	double sum = 0, size = 0, more;
-
-	for (uint64_t d = 0; d < views[Q].shape[3]; d++) {
-		double term = load(&views[Q], at[0], at[1], at[2], d) *
-		              load(&views[K], at[0], query->shared, (uint64_t)key, d);
-		sum += term;
-		size += fabs(term);
-	}
-	more = view_is_absent(&views[MASK]) ? 0 : load(&views[MASK], at[0], at[1], at[2], (uint64_t)key);
-	*ret_size = fabs(query->rule.scale) * size + (isfinite(more) ? fabs(more) : 0);
-	return query->rule.scale * sum + more;
-}
-
-static struct query query_at(const struct op_args *args, uint64_t batch, uint64_t head, uint64_t row)
-{
-	struct query query = {
-	    .args = args, .rule = attention_rule_of(args), .at = {batch, head, row}, .peak = -INFINITY};
-
-	query.shared = attention_shared_head(args, head);
-	query.keys = attention_keys_of(&query.rule, (int64_t)row);
-	for (int64_t key = query.keys.begin; key < query.keys.end; key++) {
-		double size, score = score_of(&query, key, &size);
-
-		query.peak = score > query.peak || isnan(score) ? score : query.peak;
-		query.error = fmax(query.error, size);
-	}
-	return query;
-}
-
-/* Of n columns from `first` on: sums of v times exponentials, what their terms add up to in magnitude, and what
- * the values do that these are made of. total: of the exponentials. */
-struct strip {
-	uint64_t first, n;
-	double sums[STRIP], sizes[STRIP], values[STRIP], total;
-};
-
-static void sum_up(const struct query *query, struct strip *strip)
-{
-	const struct view *v = &query->args->views[V];
-	double size;
-
-	strip->total = 0;
-	for (uint64_t c = 0; c < strip->n; c++)
-		strip->sums[c] = strip->sizes[c] = strip->values[c] = 0;
-	if (query->peak == -INFINITY)
-		return; /* nothing is seen */
-	for (int64_t key = query->keys.begin; key < query->keys.end; key++) {
-		double p = exp(score_of(query, key, &size) - query->peak);
-
-		strip->total += p;
-		for (uint64_t c = 0; c < strip->n; c++) {
-			double value = load(v, query->at[0], query->shared, (uint64_t)key, strip->first + c);
-
-			strip->sums[c] += p * value;
-			strip->sizes[c] += fabs(p * value);
-			strip->values[c] += fabs(value);
-		}
-	}
-}
-
-/* What is known of a query: of the keys before a part, or with them. */
-struct known {
-	double peak, total;
-};
-
-static double share_of(const struct known *k, double peak)
-{
-	return k->total == 0 ? 0 : exp(k->peak - peak);
-}
-
-/* Writes columns of a row, and what is carried of them if the query is not seen as a whole. */
-static void write_strip(const struct query *query, const struct strip *strip, const struct known *before,
-                        double *carried)
-{
-	const struct view *o = &query->args->views[O];
-	const uint64_t *at = query->at;
-	int64_t row =
-	    (int64_t)at[0] * o->strides[0] + (int64_t)at[1] * o->strides[1] + (int64_t)at[2] * o->strides[2];
-	struct known here = {query->peak, strip->total};
-	double peak = fmax(before->peak, here.peak);
-	double of_before = share_of(before, peak), of_here = share_of(&here, peak);
-	double total = before->total * of_before + here.total * of_here;
-
-	for (uint64_t c = 0; c < strip->n; c++) {
-		double sum =
-		    (of_before == 0 ? 0 : carried[strip->first + c] * of_before) + strip->sums[c] * of_here;
-
-		if (carried)
-			carried[strip->first + c] = sum;
-		half_store(o->data, o->dtype, row + (int64_t)(strip->first + c) * o->strides[3],
-		           total == 0 ? 0 : sum / total);
-	}
-	if (carried && strip->first + strip->n == o->shape[3]) {
-		carried[o->shape[3]] = peak;
-		carried[o->shape[3] + 1] = total;
-	}
-}
-
-static void write_row(const struct query *query)
-{
-	const bool *flags = query->args->params.plain.flags;
-	uint64_t columns = query->args->views[O].shape[3];
-	const uint64_t *at = query->at;
-	double *carried = flags[ATTENTION_IS_PART] ? attention_carried(query->args, at[0], at[1], at[2]) : NULL;
-	struct known before = {-INFINITY, 0};
-
-	if (flags[ATTENTION_GOES_ON])
-		before = (struct known){carried[columns], carried[columns + 1]};
-	for (uint64_t first = 0; first < columns; first += STRIP) {
-		struct strip strip = {.first = first, .n = columns - first};
-
-		strip.n = strip.n < STRIP ? strip.n : STRIP;
-		sum_up(query, &strip);
-		write_strip(query, &strip, &before, carried);
-	}
-}
-
-static void reference(const struct op_args *args)
-{
-	const struct view *o = &args->views[O];
-
-	for (uint64_t b = 0; b < o->shape[0]; b++)
-		for (uint64_t h = 0; h < o->shape[1]; h++)
-			for (uint64_t i = 0; i < o->shape[2]; i++) {
-				struct query query = query_at(args, b, h, i);
-				write_row(&query);
-			}
-}
-
-/* ---- How far correct results may lie from the reference ---- */
-
-/* Whether column c has only finite values: kernels may multiply values of keys that are not seen by 0. */
-static bool is_finite(const struct query *query, uint64_t c)
-{
-	const struct view *v = &query->args->views[V];
-
-	for (uint64_t key = 0; key < v->shape[2]; key++)
-		if (!isfinite(load(v, query->at[0], query->shared, key, c)))
-			return false;
-	return true;
-}
-
-/*
- * u: the unit roundoff of the sums, w: of the type that exponentials are rounded to before they are multiplied
- * by values. A score is off by its roundings, in proportion to its terms; so are all exponentials, relative to
- * their size, and their sum. Exponentials that are subnormal may become 0. The second product adds the
- * roundings of a sum of that many keys. Of scores beyond their type's range nothing is known.
- */
-static void bounds(const struct op_args *args, uint64_t row, double *ret)
-{
-	const struct view *o = &args->views[O];
-	uint64_t queries = o->shape[2], heads = o->shape[1];
-	struct query query = query_at(args, row / queries / heads, row / queries % heads, row % queries);
-	kops_dtype dtype = args->views[Q].dtype; /* that of o may be a wider one here */
-	double u = dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24;
-	double w = dtype == KOPS_F16 ? 0x1p-11 : dtype == KOPS_BF16 ? 0x1p-8 : 0;
-	double depth = sqrt((double)args->views[Q].shape[3]), keys = sqrt((double)args->views[K].shape[2]);
-	double of_score = u * (8 + 2 * depth) * (query.error + 1);
-	double relative = 2 * of_score + u * (32 + 4 * keys) + w;
-	double flushed = dtype == KOPS_F16 ? 0x1p-25 : rules_flushed(dtype);
-
-	for (uint64_t first = 0; first < o->shape[3]; first += STRIP) {
-		struct strip strip = {.first = first, .n = o->shape[3] - first};
-
-		strip.n = strip.n < STRIP ? strip.n : STRIP;
-		sum_up(&query, &strip);
-		double by = strip.total == 0 ? 0 : 1 / strip.total;
-		for (uint64_t c = 0; c < strip.n; c++)
-			ret[first + c] = relative < 1 && is_finite(&query, first + c)
-			                     ? (relative * strip.sizes[c] + flushed * strip.values[c]) * by +
-			                           rules_flushed(dtype)
-			                     : -1;
-	}
 }
 
 /* ---- Samples ---- */
@@ -542,16 +342,22 @@ static void shape(const struct op_args *args, struct op_shape *ret)
 		ret->extents[q->rank - 1] = k->shape[k->rank - 2];
 }
 
-/* Of one head. */
+enum { BATCH, HEADS, KV_HEADS, QUERIES, KEYS, HEAD_DIM }; /* extents of a size */
+
+static const uint64_t usual_depths[] = {64, 64, 80, 96, 128, 128, 128, 192, 256, 0};
+static const struct size_span size_spans[] = {
+    [BATCH] = {1, 8, NULL},      [HEADS] = {1, 32, NULL},   [KV_HEADS] = {1, 32, NULL},
+    [QUERIES] = {1, 8192, NULL}, [KEYS] = {16, 8192, NULL}, [HEAD_DIM] = {32, 256, usual_depths},
+};
+
+/* The mask is one for all heads. */
 static void of_size(const uint64_t *extents, struct op_args *args)
 {
-	for (unsigned i = Q; i <= V; i++) {
-		struct view *v = &args->views[i];
-
-		v->rank = 2;
-		v->shape[0] = extents[i == Q ? 0 : 1];
-		v->shape[1] = extents[2];
-	}
+	for (unsigned i = Q; i <= V; i++)
+		args->views[i] = (struct view){.rank = 4,
+		                               .shape = {extents[BATCH], extents[i == Q ? HEADS : KV_HEADS],
+		                                         extents[i == Q ? QUERIES : KEYS], extents[HEAD_DIM]}};
+	args->views[MASK] = (struct view){.rank = 2, .shape = {extents[QUERIES], extents[KEYS]}};
 }
 
 const struct op op_attention = {
@@ -578,14 +384,14 @@ const struct op op_attention = {
     .check = check,
     .result = result,
     .cost = cost,
-    .reference = reference,
-    .bounds = bounds,
+    .reference = attention_reference,
+    .bounds = attention_bounds,
     .sample = sample,
     .large_sample = large_sample,
     .tolerance = tolerance,
-    .size_form = "QUERIESxKEYSxDEPTH",
+    .size_form = "BATCHxHEADS/KV_HEADSxQUERIES/KEYSxHEAD_DIM",
     .of_size = of_size,
-    .last_extent_max = 256,
+    .size_spans = size_spans,
     .counts_flops = true,
-    .bench_shapes = "128x128x64,512x512x64,2048x2048x64,8192x8192x64,8192x8192x128,16384x16384x128,1x65536x128",
+    .bench_shapes = "8x12x128x64,4x16x1024x64,2x16x2048x128,1x16x8192x128,8x32/8x1/8192x128",
 };

@@ -43,6 +43,80 @@ static void shapes_are_read(void **state)
 	assert_int_equal(bench_shapes_read(add, "1099511627777x1", &s, why), KOPS_E_INVALID);
 }
 
+static void assert_extents(const struct bench_shape *shape, const uint64_t (*extents)[6])
+{
+	assert_memory_equal(shape->extents, extents, sizeof(*extents));
+}
+
+/* What follows a slash is as what is before it, where it is left out. */
+static void shapes_of_heads_are_read(void **state)
+{
+	static const char *const bad[] = {"64",          "2x16x64",        "2x16x64x32x8", "2/3x16x64x32",
+	                                  "2x16/x64x32", "2x16/8/4x64x32", "2x16x64/32",   "2x16x64x32/8",
+	                                  "2x0x64x32",   "2x16x64x"};
+	const struct operation *attention = operation_by_name("attention");
+	char why[CLI_WHY_BYTES];
+	struct bench_shapes s;
+	struct step step;
+
+	(void)state;
+	assert_int_equal(bench_shapes_read(attention, "2x16x4096x128,8x32/8x1/8192x64,1x6/6x7/7x8", &s, why),
+	                 0);
+	assert_int_equal(s.n, 3);
+	assert_extents(&s.list[0], &(const uint64_t[6]){2, 16, 16, 4096, 4096, 128});
+	assert_extents(&s.list[1], &(const uint64_t[6]){8, 32, 8, 1, 8192, 64});
+	assert_string_equal(s.list[0].text, "2x16x4096x128");
+	assert_string_equal(s.list[1].text, "8x32/8x1/8192x64");
+	assert_string_equal(s.list[2].text, "1x6x7x8");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		if (bench_shapes_read(attention, bad[i], &s, why) == 0)
+			fail_msg("'%s' was taken", bad[i]);
+		assert_says(why, "write BATCHxHEADS/KV_HEADSxQUERIES/KEYSxHEAD_DIM, or without");
+	}
+	assert_int_equal(bench_shapes_read(attention, "2x6/4x64x32", &s, why), 0);
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &s.list[0], &step, why), KOPS_E_INVALID);
+	assert_says(why, "k's heads must divide q's");
+}
+
+static void assert_shape(const kops_view *v, uint32_t rank, const uint64_t *shape)
+{
+	assert_int_equal(v->rank, rank);
+	assert_memory_equal(v->shape, shape, rank * sizeof(*shape));
+}
+
+/* Of one head the check needs all keys, and of causal ones all queries, as those of a part would see others. */
+static void heads_are_cut(void **state)
+{
+	const struct operation *attention = operation_by_name("attention");
+	struct bench_shape shape = {.extents = {2, 4, 4, 10, 20, 8}};
+	char why[CLI_WHY_BYTES];
+	struct step step;
+
+	(void)state;
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, &step, why), 0);
+	assert_true(step_flops(&step) == 2 * 4 * 10 * 20 * 4 * 8);
+	assert_int_equal(bench_shape_optional(&step, 3, KOPS_F16, &shape), 0);
+	assert_shape(&step.in[3], 2, (uint64_t[]){10, 20});
+	assert_true(step_cut(&step, 0, 1, 1) && step_cut(&step, 1, 3, 1) && step_cut(&step, 2, 4, 5));
+	assert_false(step_cut(&step, 3, 0, 4));
+	assert_shape(&step.in[0], 4, (uint64_t[]){1, 1, 5, 8});
+	assert_shape(&step.in[2], 4, (uint64_t[]){1, 1, 20, 8});
+	assert_shape(&step.in[3], 2, (uint64_t[]){5, 20});
+	assert_shape(&step.out, 4, (uint64_t[]){1, 1, 5, 8});
+	assert_int_equal(step.in[0].offset, 2 * 8 * (10 * (4 + 3) + 4));
+	assert_int_equal(step.in[1].offset, 2 * 8 * 20 * (4 + 3));
+	assert_int_equal(step.in[3].offset, 2 * 20 * 4);
+
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, &step, why), 0);
+	step.set.attributes[1].choice = 2; /* causal */
+	assert_false(step_cut(&step, 2, 0, 5));
+	assert_true(step_cut(&step, 1, 2, 1));
+
+	shape.extents[2] = 2; /* two heads share each of k and v */
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, &step, why), 0);
+	assert_false(step_cut(&step, 1, 0, 1));
+}
+
 static bool is_special(uint64_t n)
 {
 	return n > 16 && (n & (n - 1)) == 0;
@@ -371,6 +445,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(shapes_are_read),
+	    cmocka_unit_test(shapes_of_heads_are_read),
+	    cmocka_unit_test(heads_are_cut),
 	    cmocka_unit_test(random_shapes_are_of_no_special_size),
 	    cmocka_unit_test(some_random_products_are_long_and_thin),
 	    cmocka_unit_test(bad_shapes_are_named),

@@ -264,6 +264,23 @@ class Tables(WithFolder):
         self.assertTrue(tables.bench("h200", "headlines").endswith("|\n" + first + second))
         self.assertEqual(tables.bench("h200", "python"), "Not recorded yet.\n")
 
+    def test_ways_of_pytorch_are_peers(self):
+        row = {"mode": "cold", "samples": 20, "flops": 4e9, "bytes": 1e6, "footprint_bytes": 1e6, "min_us": 9, "median_us": 10,
+               "max_us": 11, "ceiling_percent": None, "peer": "", "peer_us": None, "max_error": 0, "accurate": True, "note": ""}
+        rows = [{**row, "shape": shape, "kernel": kernel} for shape in ("2x16x64x128", "1x32/8x1/64x128") for kernel in ("flash", "wgmma")]
+        document = record.head(TREES, "13.0", None) | {
+            "op": "attention", "dtype": "bf16", "precision": "f32", "attributes": {"causal": "top_left"}, "rows": rows,
+            "torch": {"version": "2.11", "rows": [{"shape": "2x16x64x128", "mode": "cold", "name": "cuDNN", "median_us": 20},
+                                                  {"shape": "2x16x64x128", "mode": "cold", "name": "FlashAttention", "median_us": 5}]}}
+        record.write(self.out, document)
+        text = tables.speed_tables("h200")
+        self.assertTrue(text.startswith("bf16, precision f32, causal top_left: "))
+        self.assertIn("| GFLOP/s | 2×16×64×128 | 1×32/8×1/64×128 |\n|---|---:|---:|\n| `flash` | 400,000 | 400,000 |", text)
+        self.assertIn("| PyTorch 2.11, cuDNN | 200,000 | – |\n| PyTorch 2.11, FlashAttention | 800,000 | – |\n", text)
+        self.assertIn("| of cuDNN | 2×16×64×128 | 1×32/8×1/64×128 |\n|---|---:|---:|\n| `flash` | 2.00 | – |\n| `wgmma` | 2.00 | – |\n", text)
+        self.assertIn("| of FlashAttention | 2×16×64×128 | 1×32/8×1/64×128 |\n|---|---:|---:|\n| `flash` | 0.50 | – |", text)
+        self.assertIn("| GB/s | 2×16×64×128 | 1×32/8×1/64×128 |\n|---|---:|---:|\n| `flash` | 100 | 100 |", tables.speed_tables("h200", "bytes"))
+
     def test_choice_is_one_line_for_each_kind_of_job(self):
         loss = {"shapes": 60, "more_than_5_percent": 2, "worst_percent": 12.3, "mean_percent": 0.5}
         better = {**loss, "more_than_5_percent": 0, "worst_percent": 1.5, "mean_percent": 0.01}

@@ -11,9 +11,9 @@ from support import harness
 OK, FAILED, USAGE, CONNECT, TIMEOUT, CHECK = range(6)
 KERNELS = {"gemm": ["reference", "openblas"], "softmax": ["reference", "vectorised"],
            "transpose": ["reference", "vectorised"], "add": ["reference", "vectorised"],
-           "copy": ["reference", "vectorised"], "reduce": ["reference", "vectorised"]}
+           "copy": ["reference", "vectorised"], "reduce": ["reference", "vectorised"], "attention": ["reference", "tiles"]}
 SHAPES = {"gemm": "33x65x17,64", "softmax": "5x1000,64", "transpose": "33x65,64", "add": "33x65,64", "copy": "33x65,64",
-          "reduce": "33x1000,64"}
+          "reduce": "33x1000,64", "attention": "2x6/3x33/65x17,1x2x1x8"}
 FEW = ("--reps", "3", "--warmup", "1")
 QUICKLY = (*FEW, "--no-ceiling")
 
@@ -87,7 +87,7 @@ class Measures(BenchTest):
         self.assertTrue(0 <= r["error_to_bound"] <= 1)
         if op in ("transpose", "copy"):
             self.assertEqual((r["max_error"], r["flops"]), (0, 0))
-        peers = {"gemm": "openblas", "copy": None}
+        peers = {"gemm": "openblas", "copy": None, "attention": None}
         self.assertEqual(r["peer"], peers.get(op, "vectorised"))
         if r["peer"] == r["kernel"] and op == "gemm":
             self.assertAlmostEqual(r["peer_percent"], 100)
@@ -136,6 +136,18 @@ class Measures(BenchTest):
         self.assertEqual(added["footprint_bytes"] - plain["footprint_bytes"], 4 * 33 * 1000)
         self.bench("layer_norm", "33x1000", "--bias", code=USAGE)  # it has one anyway
         self.bench("gemm", "64", "--beta", "1", code=USAGE)
+
+    def test_attention_counts_what_is_seen(self):
+        causal = "--causal", "top_left"
+        for words, seen in ((), 300 * 300), (causal, 300 * 301 / 2), (("--mask",), 300 * 300):
+            d = self.json("attention", "1x4x300x16", *words, *QUICKLY)
+            [row] = d["rows"]
+            self.assertAlmostEqual(row["flops"], 4 * 4 * 16 * seen, delta=0.01 * row["flops"])
+            self.assertEqual(row["footprint_bytes"], 4 * (4 * 4 * 300 * 16 + ("--mask" in words) * 300 * 300))
+            self.assertEqual(d["attributes"], {"causal": "top_left"} if words == causal else {})
+        self.assertIn("k's heads must divide q's", self.bench("attention", "1x6/4x5x8", *QUICKLY, code=FAILED).stderr)
+        lines = self.bench("attention", "1x4x30x16", *QUICKLY).stdout.splitlines()
+        self.assertTrue(any("GFLOP/s     GB/s" in line for line in lines))
 
     def test_small_types(self):
         for op in ("softmax", "transpose", "add", "copy", "gemm", "reduce"):

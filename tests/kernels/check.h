@@ -76,6 +76,7 @@ struct problem {
 	unsigned n_storage;
 	unsigned large; /* for kernels that leave small problems to others; the reference takes seconds. 0: not
 	                   large */
+	bool aligned;   /* views begin at 16 bytes, and stay as they were made. Set by shapers */
 	bool huge;      /* magnitudes near the end of the range: overflow may come early or late. Set before
 	                   problem_make(): requested */
 	bool special;   /* some input has NaN or Inf */

@@ -428,6 +428,8 @@ bool problem_make(struct problem *p, const struct op *op, unsigned large, struct
 	full &= !shaper_of(op)->fewer_axes;
 	*p = (struct problem){.args.op = op, .large = large};
 	shaper_of(op)->shape(p, r);
+	if (p->aligned)
+		return problem_complete(p, true, random_chance(r, 70), r);
 	for (unsigned i = 0; neat && i < op->n_operands; i++)
 		if (!view_is_absent(&p->args.views[i]))
 			make_neat(&p->args.views[i], full, r);

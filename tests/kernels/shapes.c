@@ -477,34 +477,77 @@ static struct view heads_view(kops_dtype dtype, const uint64_t shape[4], uint32_
 	return new_view(dtype, rank, shape + 4 - rank, output, r);
 }
 
+/* The extents of an attention. */
+struct heads {
+	uint64_t batch, shared, heads, queries, keys, depth, values;
+};
+
+static struct heads random_heads(uint32_t rank, bool usual, struct random *r)
+{
+	static const uint64_t depths[] = {16, 32, 64, 64, 80, 96, 128, 128, 192, 256};
+	struct heads h = {.batch = rank < 4 ? 1 : random_below(r, 3) + !random_chance(r, 10),
+	                  .shared = rank < 3 ? 1 : 1 + random_below(r, 3)};
+
+	h.heads = rank < 3 ? 1 : h.shared * (1 + random_below(r, 3));
+	h.queries = random_chance(r, 20) ? 1 : usual ? tiles_extent(r) : random_extent(r);
+	h.keys = usual ? tiles_extent(r) : random_extent(r);
+	h.depth = usual || random_chance(r, 60) ? pick(depths, 10, r) : random_extent(r);
+	h.values = random_chance(r, usual ? 80 : 60) ? h.depth : usual ? pick(depths, 10, r) : random_extent(r);
+	h.depth = h.depth < ATTENTION_DEPTH_MAX ? h.depth : ATTENTION_DEPTH_MAX;
+	h.values = h.values < ATTENTION_DEPTH_MAX ? h.values : ATTENTION_DEPTH_MAX;
+	return h;
+}
+
+static void limit_heads(struct heads *h, uint64_t terms)
+{
+	uint64_t rows[2] = {h->queries, h->keys};
+
+	limit_product(rows, 2, terms / (h->batch * h->heads + 1) / (h->depth + h->values + 1) + 1);
+	h->queries = rows[0], h->keys = rows[1];
+}
+
+/* As programs have them: rows of whole pieces of 16 bytes, one head after another, or all heads of a query. */
+static void lay_out_heads(struct view *v, struct random *r)
+{
+	uint32_t d = v->rank - 1;
+	int64_t row = (int64_t)(v->shape[d] + 7) / 8 * 8 + 8 * (int64_t)random_below(r, 3);
+	int64_t heads = d > 1 ? (int64_t)v->shape[d - 2] : 1, rows = (int64_t)v->shape[d - 1];
+	bool by_heads = random_chance(r, 50);
+
+	v->strides[d] = 1;
+	v->strides[d - 1] = by_heads ? row : row * heads;
+	if (d > 1)
+		v->strides[d - 2] = by_heads ? row * rows : row;
+	if (d > 2)
+		v->strides[0] = row * rows * heads;
+}
+
 static void shape_attention(struct problem *p, struct random *r)
 {
-	static const uint64_t usual[] = {16, 32, 64, 64, 80, 96, 128, 192, 256};
-	kops_dtype dtype = random_dtype(r);
+	bool usual = p->large || random_chance(r, 40);
+	kops_dtype dtype = !usual                 ? random_dtype(r)
+	                   : random_chance(r, 30) ? KOPS_F32
+	                   : random_chance(r, 50) ? KOPS_F16
+	                                          : KOPS_BF16;
 	uint32_t rank = 2 + (uint32_t)random_below(r, 3);
-	uint64_t batch = rank < 4 ? 1 : random_below(r, 3) + !random_chance(r, 10);
-	uint64_t shared = rank < 3 ? 1 : 1 + random_below(r, 3),
-	         heads = rank < 3 ? 1 : shared * (1 + random_below(r, 3));
-	uint64_t queries = random_chance(r, 20) ? 1 : random_extent(r), keys = random_extent(r);
-	uint64_t depth = random_chance(r, 60) ? pick(usual, 9, r) : random_extent(r);
-	uint64_t values = random_chance(r, 60) ? depth : random_extent(r);
-	depth = depth < ATTENTION_DEPTH_MAX ? depth : ATTENTION_DEPTH_MAX;
-	values = values < ATTENTION_DEPTH_MAX ? values : ATTENTION_DEPTH_MAX;
-	uint64_t most[3] = {queries, keys, depth + values};
+	struct heads h = random_heads(rank, usual, r);
 
-	limit_product(most, 3, 4 * PRODUCT_MAX / (batch * heads + 1));
-	queries = most[0], keys = most[1];
-	const uint64_t scores[4] = {batch, heads, queries, keys};
+	limit_heads(&h, (p->large ? 64 : 4) * (uint64_t)PRODUCT_MAX);
+	const uint64_t scores[4] = {h.batch, h.heads, h.queries, h.keys};
 	p->args.views[ATTENTION_Q] =
-	    heads_view(dtype, (uint64_t[]){batch, heads, queries, depth}, rank, false, r);
+	    heads_view(dtype, (uint64_t[]){h.batch, h.heads, h.queries, h.depth}, rank, false, r);
 	p->args.views[ATTENTION_K] =
-	    heads_view(dtype, (uint64_t[]){batch, shared, keys, depth}, rank, false, r);
+	    heads_view(dtype, (uint64_t[]){h.batch, h.shared, h.keys, h.depth}, rank, false, r);
 	p->args.views[ATTENTION_V] =
-	    heads_view(dtype, (uint64_t[]){batch, shared, keys, values}, rank, false, r);
+	    heads_view(dtype, (uint64_t[]){h.batch, h.shared, h.keys, h.values}, rank, false, r);
 	p->args.views[ATTENTION_O] =
-	    heads_view(dtype, (uint64_t[]){batch, heads, queries, values}, rank, true, r);
+	    heads_view(dtype, (uint64_t[]){h.batch, h.heads, h.queries, h.values}, rank, true, r);
+	p->aligned = usual;
+	for (unsigned v = ATTENTION_Q; usual && v <= ATTENTION_O; v++)
+		if (v != ATTENTION_MASK)
+			lay_out_heads(&p->args.views[v], r);
 	p->args.views[ATTENTION_MASK] =
-	    random_chance(r, 40) ? repeated_view(dtype, 4, scores, r) : (struct view){0};
+	    random_chance(r, usual ? 15 : 40) ? repeated_view(dtype, 4, scores, r) : (struct view){0};
 	p->args.params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
 	p->args.params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_extent(r) : 0;
 	p->args.params.plain.numbers[ATTENTION_SCALE] = random_chance(r, 60) ? 0 : random_scalar(r);

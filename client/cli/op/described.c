@@ -14,7 +14,8 @@
 #define WORD    8   /* most letters of what stands for a value there */
 
 _Static_assert(SETTINGS_ATTRIBUTES_MAX == OP_ATTRIBUTES_MAX, "options.h and kernel.h differ");
-_Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_INPUTS_MAX,
+_Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_INPUTS_MAX &&
+                   BENCH_EXTENTS_MAX == SIZE_EXTENTS_MAX,
                "operation.h, options.h and kernel.h differ");
 
 /* Text that is put together; what passes its room is left out. */
@@ -34,7 +35,7 @@ static struct described {
 	struct setting settings[OP_ATTRIBUTES_MAX];
 	char accumulate[64];
 	struct text help, examples;
-	char form[64], seed[128];
+	char form[128], seed[128];
 } all[OPERATIONS];
 
 __attribute__((format(printf, 2, 3))) static void put(struct text *t, const char *format, ...)
@@ -262,33 +263,53 @@ static void describe_shapes(const struct op *op, struct described *d)
 	snprintf(d->seed + used, sizeof d->seed - used, "%ux1024", most);
 }
 
-static unsigned describe_form(const struct op *op, struct described *d)
+/* Sets what the form says of the extents. */
+static void describe_form(const struct op *op, struct described *d, struct bench_cases *ret)
 {
-	const char *form = op->size_form ? op->size_form : "ROWSxCOLUMNS", *second = strchr(form, 'x');
-	unsigned n = strchr(second + 1, 'x') ? 3 : 2;
+	const char *form = op->size_form ? op->size_form : "ROWSxCOLUMNS";
+	const char *cube[] = {[2] = ", or one number for a square", [3] = ", or one number for a cube"};
 
-	snprintf(d->form, sizeof d->form, "%s, or one number for a %s", form, n == 3 ? "cube" : "square");
-	return n;
+	for (ret->n_extents = 1; (form = strpbrk(form, "x/")) != NULL; form++)
+		ret->follows[ret->n_extents++] = *form == '/';
+	snprintf(d->form, sizeof d->form, "%s%s", op->size_form ? op->size_form : "ROWSxCOLUMNS",
+	         ret->n_extents <= 3 ? cube[ret->n_extents] : ", or without what follows a slash");
+	ret->form = d->form;
+}
+
+/* Extents that the op gives. On the CPU they end where others' do. */
+static void describe_spans(const struct op *op, struct bench_cases *cases)
+{
+	const uint64_t cpu_high = 768;
+
+	cases->random = (struct bench_span){.elements = 1ull << 40};
+	for (unsigned i = 0; i < cases->n_extents; i++) {
+		cases->random.low[i] = op->size_spans[i].low;
+		cases->random.high[i] = op->size_spans[i].high;
+		cases->random.usual[i] = op->size_spans[i].usual;
+	}
+	cases->random_cpu = cases->random;
+	cases->random_cpu.elements = 1ull << 28;
+	for (unsigned i = 0; i < cases->n_extents; i++)
+		if (cases->random_cpu.high[i] > cpu_high)
+			cases->random_cpu.high[i] = cpu_high;
 }
 
 /* Ops of three extents compute more with each element. Others that work along rows have longer ones. */
 static struct bench_cases bench_of(const struct op *op, struct described *d)
 {
-	struct bench_cases cases = {.form = d->form,
-	                            .seed = op->bench_shapes ? op->bench_shapes : d->seed,
-	                            .n_extents = describe_form(op, d),
-	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27, 0},
-	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20, 0},
+	struct bench_cases cases = {.seed = op->bench_shapes ? op->bench_shapes : d->seed,
+	                            .random = {{1, 32}, {1 << 15, 1 << 15}, 1ull << 27, 0, {NULL}},
+	                            .random_cpu = {{1, 32}, {1 << 11, 1 << 11}, 1ull << 20, 0, {NULL}},
 	                            .counts_flops = op->counts_flops};
 
-	if (cases.n_extents == 3) {
-		cases.random = (struct bench_span){{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40, 0};
-		cases.random_cpu = (struct bench_span){{32, 32, 32}, {768, 768, 768}, 1ull << 40, 0};
-		if (op->last_extent_max > 0)
-			cases.random.high[2] = cases.random_cpu.high[2] = op->last_extent_max;
-		else
-			cases.extreme =
-			    (struct bench_span){{1, 1, 1}, {1000000, 1000000, 1000000}, 1ull << 38, 1ull << 27};
+	describe_form(op, d, &cases);
+	if (op->size_spans) {
+		describe_spans(op, &cases);
+	} else if (cases.n_extents == 3) {
+		cases.random = (struct bench_span){{32, 32, 32}, {8192, 8192, 8192}, 1ull << 40, 0, {NULL}};
+		cases.random_cpu = (struct bench_span){{32, 32, 32}, {768, 768, 768}, 1ull << 40, 0, {NULL}};
+		cases.extreme =
+		    (struct bench_span){{1, 1, 1}, {1000000, 1000000, 1000000}, 1ull << 38, 1ull << 27, {NULL}};
 	} else if (op->steps) {
 		cases.random.high[0] = 1 << 16;
 		cases.random.high[1] = 1 << 18;

@@ -157,6 +157,24 @@ const char *operation_needs_old(const struct operation *op, const struct setting
 	return NULL;
 }
 
+void operation_json_attributes(struct json *json, const struct operation *op, const struct settings *set)
+{
+	const struct op *description = op_by_name(op->name);
+	double given;
+
+	json_object(json, "attributes");
+	for (unsigned i = 0; i < description->n_attributes; i++) {
+		const struct op_attribute *a = &description->attributes[i];
+		if (!is_given(set, i, &given))
+			continue;
+		if (a->type == ATTRIBUTE_CHOICE)
+			json_text(json, a->name, a->choices[(unsigned)given]);
+		else
+			json_real(json, a->name, given);
+	}
+	json_close_object(json);
+}
+
 void step_set_attributes(const struct step *step, struct op_args *args)
 {
 	double given;
@@ -280,6 +298,17 @@ static void slice(kops_view *view, int axis, uint64_t first, uint64_t n)
 	view->shape[axis] = n;
 }
 
+/* What part [first, first + n) of the output along a part axis needs of input i, which has that axis. */
+static void slice_input(kops_view *view, const struct op_args *args, unsigned part_axis, unsigned i,
+                        uint64_t first, uint64_t n)
+{
+	const struct op *op = args->op;
+
+	if (op->part_range)
+		op->part_range(args, part_axis, i, &first, &n);
+	slice(view, op->part_axes[part_axis].axis[i] + (int)view->rank - (int)args->views[i].rank, first, n);
+}
+
 /* Sets *ret to the op's operands as they are when it has checked them. */
 static bool check_step(const struct step *step, struct op_args *ret)
 {
@@ -298,6 +327,16 @@ static bool check_step(const struct step *step, struct op_args *ret)
 	step_set_attributes(step, &args);
 	*ret = args;
 	return op_check(ret, why) == 0;
+}
+
+double step_flops(const struct step *step)
+{
+	struct op_args args;
+	struct cost cost = {0};
+
+	if (check_step(step, &args))
+		args.op->cost(&args, &cost);
+	return cost.flops;
 }
 
 /* Returns true if what an element is depends on where it is along the axis, so that a part is another problem.
@@ -321,14 +360,13 @@ bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
 		return false;
 	for (unsigned p = 0; p < op->n_part_axes; p++) {
 		const int8_t *axes = op->part_axes[p].axis;
-		if ((uint32_t)axes[step->op->n_inputs] + 2 != op_output(&args)->rank + axis)
+		if ((uint32_t)axes[step->op->n_inputs] + step->out.rank != op_output(&args)->rank + axis)
 			continue;
 		if (depends_on_place(&args, p))
 			return false;
 		for (unsigned i = 0; i < step->op->n_inputs; i++)
 			if (step_has(step, i) && axes[i] != PART_NONE)
-				slice(&step->in[i], axes[i] + (int)step->in[i].rank - (int)args.views[i].rank,
-				      first, n);
+				slice_input(&step->in[i], &args, p, i, first, n);
 		slice(&step->out, (int)axis, first, n);
 		return true;
 	}

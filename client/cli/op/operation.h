@@ -31,16 +31,22 @@ struct step {
 
 /* ---- problems known by their shape alone, for kops-client tune and kops-bench (shapes.c) ---- */
 
+#define BENCH_EXTENTS_MAX 6
+#define BENCH_SHAPE_BYTES 96 /* of a shape's text */
+
 /* Shapes of --random: extents from low to high whose product is at most `elements`; of any two of them `pair`.
+ * usual: as struct size_span has them (kernel.h).
  */
 struct bench_span {
-	uint64_t low[3], high[3], elements, pair; /* pair 0: any */
+	uint64_t low[BENCH_EXTENTS_MAX], high[BENCH_EXTENTS_MAX], elements, pair; /* pair 0: any */
+	const uint64_t *usual[BENCH_EXTENTS_MAX];
 };
 
 struct bench_cases {
-	const char *form;   /* of a shape, for people: "MxNxK, or one number for a cube" */
-	const char *seed;   /* --table seed: the shapes, with commas between; the first is small */
-	unsigned n_extents; /* 2 or 3 */
+	const char *form; /* of a shape, for people: "MxNxK, or one number for a cube" */
+	const char *seed; /* --table seed: the shapes, with commas between; the first is small */
+	unsigned n_extents;
+	bool follows[BENCH_EXTENTS_MAX];      /* is written after a slash, unless it is the one before */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
 	struct bench_span extreme; /* GPUs: long and thin; half of the shapes, if elements is not 0 */
 	bool counts_flops;         /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
@@ -138,6 +144,10 @@ const char *operation_needs_old(const struct operation *op, const struct setting
 /* Whether the op has an attribute of this name that means something without an old output. */
 bool operation_has_attribute(const struct operation *op, const char *name);
 
+/* Writes the attributes that were given, as an object "attributes"; choices by their words. */
+struct json;
+void operation_json_attributes(struct json *json, const struct operation *op, const struct settings *set);
+
 /* The index of an optional input, by its name; n_inputs: there is none. */
 unsigned operation_optional(const struct operation *op, const char *name);
 
@@ -162,6 +172,9 @@ void step_set_precision(struct step *step, kops_precision precision);
 /* Adds the op to a job: what kops_job_op() returns. */
 int step_enqueue(kops_job *job, const struct step *step);
 
+/* FLOPs of a step whose operands fit together; else 0. */
+double step_flops(const struct step *step);
+
 /* The op's check of a step whose operands are in SHARED memory; check_passed() tells the result. */
 int step_check(const struct step *step, struct check *ret_check);
 /* The same of operands anywhere in this process; the rank of absent ones is 0. */
@@ -174,8 +187,8 @@ int step_check_elements(const struct step *step, const struct elements *in, cons
 
 /* Its extents as the op's descriptor has them: rows and columns, or M, N and K. */
 struct bench_shape {
-	uint64_t extents[3];
-	char text[64]; /* "128x128x1024" */
+	uint64_t extents[BENCH_EXTENTS_MAX];
+	char text[BENCH_SHAPE_BYTES]; /* "128x128x1024" */
 };
 
 struct bench_shapes {
@@ -186,7 +199,13 @@ struct bench_shapes {
 /* Writes its text from its extents. */
 void bench_shape_name(const struct operation *op, struct bench_shape *shape);
 
-/* "S" or "S,S,…", each with all extents, "MxNxK", or one number. KOPS_E_INVALID with a sentence in why. */
+/* Whether one number stands for all extents. */
+bool bench_takes_cubes(const struct operation *op);
+
+/*
+ * "S" or "S,S,…", each with all extents, "MxNxK", or one number if the op takes cubes. KOPS_E_INVALID with a
+ * sentence in why.
+ */
 int bench_shapes_read(const struct operation *op, const char *text, struct bench_shapes *ret, char *why);
 
 /* Whether problems known by their shape have optional input i: unless it is an extra one, or the op says which
@@ -194,15 +213,24 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 bool operation_has_optional(const struct operation *op, unsigned i);
 
 /*
- * The op on operands of this shape, dense, without buffers; the result has two axes. KOPS_E_INVALID when they
- * are too large to exist.
+ * The op on operands of this shape, dense, without buffers; the result has two axes or more. KOPS_E_INVALID
+ * when they are too large to exist, or do not belong together.
  */
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
                      struct step *ret_step, char *why);
 
+/* Whether the shape tells that of optional input i, which the op may do without. */
+bool bench_tells_optional(const struct operation *op, unsigned i);
+
 /*
- * Leaves indices [first, first + n) of axis 0 or 1 of such a step's result, and what of the inputs they come
- * from. False, and nothing happens: the op cannot be cut along that axis.
+ * Gives the step of this shape optional input i: as the shape tells; else as long as the result's rows, or an
+ * extra one of the result's shape. As step_fit_optional().
+ */
+int bench_shape_optional(struct step *step, unsigned i, kops_dtype dtype, const struct bench_shape *shape);
+
+/*
+ * Leaves indices [first, first + n) of an axis of such a step's result, and what of the inputs they come from.
+ * False, and nothing happens: the op cannot be cut along that axis.
  */
 bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n);
 

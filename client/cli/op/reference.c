@@ -11,6 +11,7 @@
 #include "op/operation.h"
 
 #define ELEMENT_BUDGET (1ull << 26) /* elements that are computed again */
+#define ELEMENT_FLOPS  2            /* that take as long as an element */
 
 struct again {
 	struct op_args args; /* checked; the output is dense, and nowhere yet */
@@ -85,15 +86,16 @@ static int prepare(struct again *a, const struct step *step, const struct elemen
 {
 	uint64_t columns, rows, of_inputs = elements_count(&in[0]), elements = elements_count(y);
 	int rc = check_operands(step, in, y, &a->args);
+	struct cost cost;
 
 	if (rc < 0)
 		return rc;
 	a->y = with_rows(y, &in[0]);
 	columns = elements_columns(&a->y);
 	rows = elements_rows(&a->y);
-	a->sample =
-	    check_sample_rows(rows, (double)(of_inputs > elements ? of_inputs : elements) / (double)rows,
-	                      (double)ELEMENT_BUDGET, &a->check);
+	a->args.op->cost(&a->args, &cost);
+	double work = fmax((double)(of_inputs > elements ? of_inputs : elements), cost.flops / ELEMENT_FLOPS);
+	a->sample = check_sample_rows(rows, work / (double)rows, (double)ELEMENT_BUDGET, &a->check);
 	struct op_args one = a->args;
 	a->row_by_row = a->sample.n < rows && narrow_to_row(&one, 0, columns);
 	a->dtype = a->args.op->bounds ? KOPS_F64 : y->dtype;
