@@ -73,16 +73,22 @@
  *                                                   y: 1 to 4 axes
  *     unary       y = function(scale * x), limited  x: 1 to 4 axes                     f32, f64,      y on x
  *                 to [low, high]                    y: x's shape                       f16, bf16
- *     attention   o = softmax(scale * q * kT +      q: queries: [batch, heads,         f32, f64,      no
- *                 mask) * v, for each batch and       queries, head_dim], or without   f16, bf16
- *                 head                                batch, or without heads too
- *                                                   k: keys: [batch, kv_heads, keys,
- *                                                     head_dim]
- *                                                   v: values: [batch, kv_heads,
- *                                                     keys, value_dim]
- *                                                   mask: added to scale * q * kT
+ *     attention   o = softmax(scale * q * kT +      q: queries: [batch, heads,         q: f32, f64,   no
+ *                 mask) * v, for each batch and       queries, head_dim], or without     f16 or bf16
+ *                 head                                batch, or without heads too      k: q's type
+ *                                                   k: keys: [batch, kv_heads, keys,   v: q's type
+ *                                                     head_dim]                        mask: q's
+ *                                                   v: values: [batch, kv_heads,         type
+ *                                                     keys, value_dim]                 lengths: i32
+ *                                                   mask: added to scale * q * kT      o: q's type
+ *                                                   lengths: how many keys of each     lse: f32 or
+ *                                                     batch count, the first ones:       f64
+ *                                                     [batch]
  *                                                   o: [batch, heads, queries,
  *                                                     value_dim]
+ *                                                   lse: the logarithm of the sum of
+ *                                                     exponentials of what a query
+ *                                                     sees: [batch, heads, queries]
  *     arg_reduce  y = the index of the largest or   x: 1 to 4 axes                     x: f32, f64,   no
  *                 smallest element of x along its   y: x's shape without the last        f16 or bf16
  *                 last axis                           axis, or with 1 there            y: i32
@@ -768,22 +774,27 @@ typedef enum kops_attention_causal {
 
 /*
  * o = softmax(scale * q * kT + mask) * v, for each batch and head.
- *   q       queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at
- *           most 1024
- *   k       keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads
- *   v       values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024
- *   mask    added to scale * q * kT; broadcast to [batch, heads, queries, keys]; a view without buffer is
- *           absent
- *   o       [batch, heads, queries, value_dim]
- *   scale   factor of q * kT; 0: 1 / sqrt(head_dim); finite in f32
- *   causal  query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right); none (0), top_left
- *           (1) or bottom_right (2)
- *   window  a query sees so many keys up to its own position, and beyond it too unless causal; 0: all; at most
- *           2.14748e+09
- * All of one type: f32, f64, f16 or bf16. To give scale or window, call kops_job_op(). o must not overlap q, k,
- * v or mask. kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or
- * only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose queries do
- * not see its key.
+ *   q        queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at
+ *            most 1024; f32, f64, f16 or bf16
+ *   k        keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads; q's type
+ *   v        values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024; q's type
+ *   mask     added to scale * q * kT; broadcast to [batch, heads, queries, keys]; q's type; a view without
+ *            buffer is absent
+ *   lengths  how many keys of each batch count, the first ones: [batch]; i32
+ *   o        [batch, heads, queries, value_dim]; q's type
+ *   lse      the logarithm of the sum of exponentials of what a query sees: [batch, heads, queries]; f64 if q
+ *            is; f32 or f64
+ *   scale    factor of q * kT; 0: 1 / sqrt(head_dim); finite in f32
+ *   causal   query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right), of the keys that
+ *            count; none (0), top_left (1) or bottom_right (2)
+ *   window   a query sees so many keys up to its own position, and beyond it too unless causal; 0: all; at most
+ *            2.14748e+09
+ * To give lengths, lse, scale or window, call kops_job_op(). o must not overlap q, k, v, mask or lengths. lse
+ * must not overlap q, k, v, mask, lengths or o. kv_heads divides heads: neighbouring heads of q share one of k
+ * and v. A query that sees no key, or only keys whose mask is -Inf, gives zeros, and -Inf in lse. Keys from a
+ * batch's length on are not seen, whatever the query; a length below 0 counts as 0, and one beyond the keys as
+ * all of them. With bottom_right the last query is the one of the last key that counts. A value of v that is
+ * not finite may show in rows whose queries do not see its key.
  */
 int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
                        kops_attention_causal causal, const char *kernel);

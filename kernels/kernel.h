@@ -107,7 +107,7 @@ struct unary_params {
 
 /* Parameters of ops whose attributes need no struct of their own. */
 struct plain_params {
-	double numbers[4];
+	double numbers[6];
 	uint32_t counts[4];
 	bool flags[4];
 };
@@ -128,11 +128,11 @@ struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
 	bool is_optional;
-	uint32_t dtypes;  /* DTYPE_BIT of each type that it may have */
-	int8_t dtype_of;  /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
-	uint8_t in_place; /* of an output: bit i is set if it may be the very same view as operand i */
-	bool is_extra;    /* of an optional input: problems that are known by their size alone do without it */
-	bool is_index; /* of an input of i32: its elements number the indices of the first operand's axis 0 */
+	uint32_t dtypes;   /* DTYPE_BIT of each type that it may have */
+	int8_t dtype_of;   /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
+	uint8_t in_place;  /* of an output: bit i is set if it may be the very same view as operand i */
+	bool is_extra;     /* of an optional input: problems that are known by their size alone do without it */
+	bool is_index;     /* of an input of i32: its elements are valid below op_index_limit() */
 	const char *about; /* shape and meaning, as a phrase */
 };
 
@@ -283,6 +283,11 @@ struct op {
 	 * right. Negative: the element cannot be judged. NULL: results are the exact ones, rounded once.
 	 */
 	void (*bounds)(const struct op_args *args, uint64_t row, double *ret);
+	/* The same of output v after the first. NULL: these are what the reference writes, and nothing else. */
+	void (*further_bounds)(const struct op_args *args, unsigned v, uint64_t row, double *ret);
+	/* Returns below which number the elements of an input that is_index are valid, whether or not args are
+	 * checked. NULL: they number the indices of the first operand's axis 0. */
+	uint64_t (*index_limit)(const struct op_args *args, unsigned v);
 	/*
 	 * Makes a small valid problem of this dtype for self-tests: shapes, dense strides, parameters. The
 	 * caller sets the views' data, space and offset. Returns false if the op does not take the dtype.

@@ -83,7 +83,9 @@ kops_dtype op_dtype_beside(const struct op *op, unsigned v, kops_dtype dtype)
 
 uint64_t op_index_limit(const struct op_args *args, unsigned v)
 {
-	return args->op->operands[v].is_index ? args->views[0].shape[0] : 0;
+	if (!args->op->operands[v].is_index)
+		return 0;
+	return args->op->index_limit ? args->op->index_limit(args, v) : args->views[0].shape[0];
 }
 
 unsigned op_operand_index(const struct op *op, const char *name)

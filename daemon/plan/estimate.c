@@ -45,8 +45,9 @@ static bool is_touched(const struct op_args *before, const struct view *v)
 static struct view touched_of(const struct op_args *args, unsigned v)
 {
 	struct view touched = args->views[v];
+	bool is_indexed = v == 0 && !args->op->index_limit;
 
-	for (unsigned i = 0; v == 0 && i < args->op->n_operands; i++)
+	for (unsigned i = 0; is_indexed && i < args->op->n_operands; i++)
 		if (args->op->operands[i].is_index && view_elements(&args->views[i]) < touched.shape[0])
 			touched.shape[0] = view_elements(&args->views[i]);
 	return touched;

@@ -23,7 +23,6 @@ struct sizes {
 
 struct work {
 	const struct op_args *args;
-	struct attention_rule rule;
 	const struct view *mask; /* NULL: none */
 	struct sizes sizes;
 	uint64_t blocks; /* of queries, for each head */
@@ -33,6 +32,7 @@ struct work {
 
 struct head {
 	uint64_t batch, head, shared; /* shared: of k and v */
+	struct attention_rule rule;
 };
 
 static char *row_of(const struct view *v, uint64_t batch, uint64_t head, int64_t row, int64_t column)
@@ -41,6 +41,17 @@ static char *row_of(const struct view *v, uint64_t batch, uint64_t head, int64_t
 	             column * v->strides[3];
 
 	return (char *)v->data + at * (int64_t)dtype_size(v->dtype);
+}
+
+static void store_lse(const struct op_args *args, const struct head *at, int64_t row, double lse)
+{
+	const struct view *v = &args->views[ATTENTION_LSE];
+
+	if (!view_is_absent(v))
+		half_store(v->data, v->dtype,
+		           (int64_t)at->batch * v->strides[0] + (int64_t)at->head * v->strides[1] +
+		               row * v->strides[2],
+		           lse);
 }
 
 /* ---- In f32 ---- */
@@ -158,7 +169,9 @@ static void some_blocks(void *ctx, unsigned part)
 
 	for (uint64_t unit = threads_bound(units, part, w->n_parts); unit < end; unit++) {
 		uint64_t head = unit / w->blocks;
-		struct head at = {.batch = head / q->shape[1], .head = head % q->shape[1]};
+		struct head at = {.batch = head / q->shape[1],
+		                  .head = head % q->shape[1],
+		                  .rule = attention_rule_at(w->args, head / q->shape[1])};
 		int64_t first = (int64_t)(unit % w->blocks * QUERIES), rows = (int64_t)q->shape[2] - first;
 
 		rows = rows < QUERIES ? rows : QUERIES;
@@ -178,7 +191,6 @@ static uint64_t workspace(const struct op_args *args)
 static int tiles(const struct op_args *args, const struct launch *launch)
 {
 	struct work w = {.args = args,
-	                 .rule = attention_rule_of(args),
 	                 .mask =
 	                     view_is_absent(&args->views[ATTENTION_MASK]) ? NULL : &args->views[ATTENTION_MASK],
 	                 .sizes = sizes_of(args),

@@ -133,7 +133,7 @@ CPU_CLONES static void NAMED(multiply)(REAL *row, int64_t n, REAL by)
 static void NAMED(weigh_row)(const struct NAMED(tile) * t, const struct work *w, const struct head *at,
                              int64_t row, int64_t i, int64_t first, int64_t n, REAL *mask)
 {
-	struct attention_keys seen = attention_keys_of(&w->rule, row);
+	struct attention_keys seen = attention_keys_of(&at->rule, row);
 	int64_t begin = seen.begin > first ? seen.begin - first : 0;
 	int64_t end = seen.end - first < n ? seen.end - first : n;
 	REAL *scores = t->scores + i * KEYS, before = t->peaks[i], peak = before;
@@ -147,10 +147,10 @@ static void NAMED(weigh_row)(const struct NAMED(tile) * t, const struct work *w,
 	if (w->mask) {
 		NAMED(load_row)(mask, w->mask, at->batch, at->head, row, first, n);
 		for (int64_t j = begin; j < end; j++)
-			scores[j] = scores[j] * (REAL)w->rule.scale + mask[j];
+			scores[j] = scores[j] * (REAL)at->rule.scale + mask[j];
 		peak = NAMED(scale_row)(scores + begin, end - begin, 1, peak);
 	} else {
-		peak = NAMED(scale_row)(scores + begin, end - begin, (REAL)w->rule.scale, peak);
+		peak = NAMED(scale_row)(scores + begin, end - begin, (REAL)at->rule.scale, peak);
 	}
 	t->peaks[i] = peak;
 	if (before != peak && before != -(REAL)INFINITY) {
@@ -207,6 +207,8 @@ static void NAMED(end)(const struct NAMED(tile) * t, const struct work *w, const
 		if (w->args->params.plain.flags[ATTENTION_IS_PART])
 			NAMED(carry)
 		(t, i, values, attention_carried(w->args, at->batch, at->head, (uint64_t)(first_row + i)));
+		store_lse(w->args, at, first_row + i,
+		          total == 0 ? -(double)INFINITY : (double)t->peaks[i] + log((double)total));
 		NAMED(multiply)(t->sums + i * values, values, total == 0 ? 0 : 1 / total);
 		NAMED(store_row)(t->sums + i * values, &w->args->views[ATTENTION_O], at, first_row + i, values);
 	}
@@ -219,8 +221,8 @@ static void NAMED(attend)(const struct work *w, const struct head *at, int64_t f
 	const struct view *views = w->args->views;
 	struct NAMED(tile) t = NAMED(tile_in)(memory, &w->sizes);
 	int64_t depth = w->sizes.depth, values = w->sizes.values;
-	int64_t begin = attention_keys_of(&w->rule, first_row).begin;
-	int64_t end = attention_keys_of(&w->rule, first_row + rows - 1).end;
+	int64_t begin = attention_keys_of(&at->rule, first_row).begin;
+	int64_t end = attention_keys_of(&at->rule, first_row + rows - 1).end;
 	bool few = rows < FEW_QUERIES;
 	REAL mask[KEYS];
 

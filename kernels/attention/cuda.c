@@ -34,10 +34,8 @@ static double flash_ns(const struct op_args *args)
 
 	args->op->cost(args, &cost);
 	/* Flops, as the tiles are padded. */
-	double seen =
-	    cost.flops /
-	    (2 * ((double)args->views[ATTENTION_Q].shape[3] + (double)args->views[ATTENTION_V].shape[3])) /
-	    heads / fmax((double)p.queries, 1);
+	double columns = (double)args->views[ATTENTION_Q].shape[3] + (double)args->views[ATTENTION_V].shape[3];
+	double seen = cost.flops / (2 * fmax(columns, 1)) / heads / fmax((double)p.queries, 1);
 	double steps = ceil(fmax(seen, 1) / FLASH_KEYS / p.parts + 0.5);
 	double step_clocks = 1200 + 26 * padded; /* of two blocks of a multiprocessor */
 	double rounds = ceil(blocks / (2 * cuda_multiprocessors()));

@@ -38,6 +38,7 @@ namespace
 
 constexpr int FLASH_THREADS = 128;
 constexpr int FLASH_STAGES = 2;
+constexpr float LN_2 = 0.69314718f;
 constexpr uint64_t FLASH_GRID_MAX = 1u << 30;
 
 struct flash_work {
@@ -104,11 +105,26 @@ __device__ __forceinline__ void fetch_keys(uint32_t tile, const T *from, int64_t
 /* A block's rows, and its keys. */
 struct block_part {
 	uint64_t unit, row; /* the first */
+	int length;         /* of its batch: length_of() */
 	int rows, begin, end;
 	int plain_begin,
 	    plain_end; /* keys that all rows see, if there is no mask, and larger products are larger scores */
 	unsigned part;
 };
+
+/* The length of the batch that a part belongs to, the same in all threads. */
+__device__ __forceinline__ int length_of_part(const flash_work &w, uint64_t number)
+{
+	__shared__ int length;
+
+	if (!w.p.lengths)
+		return 0;
+	__syncthreads(); /* all have read the one before */
+	if (threadIdx.x == 0)
+		length = length_of(w.p, place_of_row(w, number / w.plan.parts % w.plan.units, 0).batch);
+	__syncthreads();
+	return length;
+}
 
 __device__ __forceinline__ block_part part_of_number(const flash_work &w, uint64_t number)
 {
@@ -116,6 +132,7 @@ __device__ __forceinline__ block_part part_of_number(const flash_work &w, uint64
 	block_part b;
 	uint64_t rest = number / plan.parts, left;
 
+	b.length = length_of_part(w, number);
 	b.part = (unsigned)(number % plan.parts);
 	/* Later rows see more keys, if it is causal: they begin first. */
 	b.row = (plan.tiles - 1 - rest / plan.units) * plan.block_rows;
@@ -126,8 +143,8 @@ __device__ __forceinline__ block_part part_of_number(const flash_work &w, uint64
 	bool is_packed = plan.packed > 1, is_plain = !w.p.mask.data && w.factor >= 0;
 	int64_t first = is_packed ? 0 : (int64_t)b.row,
 	        last = is_packed ? (int64_t)plan.queries - 1 : (int64_t)b.row + b.rows - 1;
-	attention_keys of_first = attention_keys_of(&w.p.rule, first),
-	               of_last = attention_keys_of(&w.p.rule, last);
+	attention_rule rule = rule_for(w.p, b.length);
+	attention_keys of_first = attention_keys_of(&rule, first), of_last = attention_keys_of(&rule, last);
 	int64_t begin = of_first.begin, end = of_last.end;
 	int64_t tiles = end > begin ? (end - begin + FLASH_KEYS - 1) / FLASH_KEYS : 0;
 
@@ -235,12 +252,13 @@ __device__ __forceinline__ void mask_scores(tile_scores<M> &scores, const flash_
                                             int first)
 {
 	const float log2e = 1.44269504f;
+	attention_rule rule = rule_for(w.p, b.length);
 
 #pragma unroll
 	for (int row = 0; row < 2 * M; row++) {
 		int number = row_of_thread<M>(row);
 		row_place at = place_of_row(w, b.unit, b.row + (number < b.rows ? number : 0));
-		attention_keys keys = attention_keys_of(&w.p.rule, at.query);
+		attention_keys keys = attention_keys_of(&rule, at.query);
 		const T *mask = w.p.mask.data ? row_of<T>(w.p.mask, at.batch, at.head, at.query) : nullptr;
 
 #pragma unroll
@@ -349,6 +367,8 @@ __device__ __forceinline__ void write_rows(const thread_rows<D, M> &r, const fla
 			continue;
 		row_place at = place_of_row(w, b.unit, b.row + row);
 		T *o = row_of<T>(w.p.o, at.batch, at.head, at.query);
+		if (threadIdx.x % 4 == 0)
+			write_lse(w.p, at.batch, at.head, at.query, r.peak[i] * LN_2, total);
 #pragma unroll
 		for (int j = 0; j < D / 8; j++) {
 			int column = j * 8 + (int)threadIdx.x % 4 * 2;
@@ -391,7 +411,7 @@ __device__ __forceinline__ void keep_rows(const thread_rows<D, M> &r, const flas
 					to[column] = r.sums[i / 2][j][i % 2 * 2 + e];
 			}
 		if (threadIdx.x % 4 == 0) {
-			to[columns] = r.peak[i] * 0.69314718f;
+			to[columns] = r.peak[i] * LN_2;
 			to[columns + 1] = total;
 		}
 	}

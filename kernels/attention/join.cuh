@@ -100,6 +100,8 @@ __global__ void __launch_bounds__(JOIN_WARPS * 32)
 			carried[columns] = (double)peak;
 			carried[columns + 1] = (double)total;
 		}
+		if (lane == 0)
+			write_lse(p, number, peak, total);
 	}
 	let_next_kernel_come();
 }

@@ -5,8 +5,11 @@
  * q is [batch, heads, queries, head_dim], k [batch, kv_heads, keys, head_dim], v [batch, kv_heads, keys,
  * value_dim] and o [batch, heads, queries, value_dim]. Batch and heads may be missing. kv_heads divides heads:
  * as many neighbouring heads of q share one of k and v (J. Ainslie et al., "GQA", 2023). After check() all
- * views have rank 4, and the mask, if given, the shape [batch, heads, queries, keys] with strides of 0 where it
- * is repeated.
+ * matrices have rank 4, and the mask, if given, the shape [batch, heads, queries, keys] with strides of 0 where
+ * it is repeated.
+ *
+ * lengths hides keys as padding masks of other libraries do, but no queries: those beyond the length of a batch
+ * are computed as others. Kernels read them where the data is, so they refuse none.
  *
  * A query that sees no key, or only keys whose mask is -Inf, gives zeros. NaN among what a query sees makes its
  * row of o NaN.
@@ -14,12 +17,21 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "attention/attention.h"
 #include "attention/reference.h"
 #include "common/rules.h"
 
-enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V, MASK = ATTENTION_MASK, O = ATTENTION_O };
+enum {
+	Q = ATTENTION_Q,
+	K = ATTENTION_K,
+	V = ATTENTION_V,
+	MASK = ATTENTION_MASK,
+	LENGTHS = ATTENTION_LENGTHS,
+	O = ATTENTION_O,
+	LSE = ATTENTION_LSE,
+};
 
 static const struct op_operand operands[] = {
     [Q] = {.name = "q",
@@ -41,11 +53,25 @@ static const struct op_operand operands[] = {
               .dtypes = RULES_FLOATS,
               .dtype_of = Q,
               .about = "added to scale * q * kT; broadcast to [batch, heads, queries, keys]"},
+    [LENGTHS] = {.name = "lengths",
+                 .is_optional = true,
+                 .dtypes = DTYPE_BIT(KOPS_I32),
+                 .dtype_of = OWN_DTYPE,
+                 .is_index = true,
+                 .about = "how many keys of each batch count, the first ones: [batch]"},
     [O] = {.name = "o",
            .role = OPERAND_OUTPUT,
            .dtypes = RULES_FLOATS,
            .dtype_of = Q,
            .about = "[batch, heads, queries, value_dim]"},
+    [LSE] = {.name = "lse",
+             .role = OPERAND_OUTPUT,
+             .is_optional = true,
+             .dtypes = DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64),
+             .dtype_of = OWN_DTYPE,
+             .about =
+                 "the logarithm of the sum of exponentials of what a query sees: [batch, heads, queries]; f64 "
+                 "if q is"},
 };
 
 static const char *const causal[] = {
@@ -67,7 +93,8 @@ static const struct op_attribute attributes[] = {
      .otherwise = ATTENTION_NOT_CAUSAL,
      .choices = causal,
      .n_choices = sizeof causal / sizeof causal[0],
-     .about = "query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right)"},
+     .about = "query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right), of the keys that "
+              "count"},
     {.name = "window",
      .type = ATTRIBUTE_COUNT,
      .offset = offsetof(struct plain_params, counts[ATTENTION_WINDOW]),
@@ -139,19 +166,62 @@ static int spread_mask(const struct op_args *args, struct view *mask, char why[W
 	return view_is_absent(mask) ? 0 : rules_spread(mask, "mask", &scores, "q * kT", 4, why);
 }
 
+static int check_lengths(const struct op_args *args, char why[WHY_BYTES])
+{
+	const struct view *lengths = &args->views[LENGTHS];
+	char text[RULES_SHAPE_BYTES];
+	uint64_t batches = extent(&args->views[Q], 4);
+
+	if (view_is_absent(lengths) || (lengths->rank == 1 && lengths->shape[0] == batches))
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE, "lengths is %s; it has one number for each batch: [%llu]",
+	                    rules_shape(lengths, text), (unsigned long long)batches);
+}
+
+static int check_inputs(const struct op_args *args, char why[WHY_BYTES])
+{
+	int rc = check_shapes(args, why);
+
+	return rc < 0 ? rc : check_lengths(args, why);
+}
+
+static kops_dtype dtype_of_lse(const struct op_args *args)
+{
+	return args->views[Q].dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32;
+}
+
 static int result(struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *q = &args->views[Q];
-	struct view *o = &args->views[O], mask = args->views[MASK];
+	struct view *o = &args->views[O], *lse = &args->views[LSE], mask = args->views[MASK];
 	int rc;
 
-	if ((rc = check_shapes(args, why)) < 0 || (rc = spread_mask(args, &mask, why)) < 0)
+	if ((rc = check_inputs(args, why)) < 0 || (rc = spread_mask(args, &mask, why)) < 0)
 		return rc;
 	o->rank = q->rank;
+	lse->rank = q->rank - 1;
+	lse->dtype = dtype_of_lse(args);
 	for (uint32_t d = 0; d < q->rank; d++)
-		o->shape[d] = q->shape[d];
+		o->shape[d] = lse->shape[d] = q->shape[d];
 	o->shape[q->rank - 1] = extent(&args->views[V], 1);
 	return 0;
+}
+
+static int check_lse(const struct op_args *args, char why[WHY_BYTES])
+{
+	const struct view *q = &args->views[Q], *lse = &args->views[LSE];
+	char tq[RULES_SHAPE_BYTES], tl[RULES_SHAPE_BYTES];
+
+	if (view_is_absent(lse))
+		return 0;
+	if (lse->dtype != dtype_of_lse(args))
+		return rules_refuse(why, KOPS_E_DTYPE, "q is %s and lse %s; lse is %s then",
+		                    dtype_name(q->dtype), dtype_name(lse->dtype),
+		                    dtype_name(dtype_of_lse(args)));
+	if (lse->rank + 1 == q->rank && memcmp(lse->shape, q->shape, lse->rank * sizeof lse->shape[0]) == 0)
+		return 0;
+	return rules_refuse(why, KOPS_E_SHAPE, "q is %s and lse %s; lse has q's shape without the last axis",
+	                    rules_shape(q, tq), rules_shape(lse, tl));
 }
 
 static int check_output(const struct op_args *args, char why[WHY_BYTES])
@@ -178,7 +248,8 @@ static void settle_attributes(struct op_args *args)
 	p->numbers[ATTENTION_FIRST] = p->counts[ATTENTION_DIAGONAL] == ATTENTION_BOTTOM_RIGHT
 	                                  ? (double)args->views[K].shape[2] - (double)args->views[Q].shape[2]
 	                                  : 0;
-	p->numbers[ATTENTION_HEAD] = 0;
+	p->numbers[ATTENTION_HEAD] = p->numbers[ATTENTION_BEFORE] = 0;
+	p->numbers[ATTENTION_ALL] = (double)args->views[K].shape[2];
 	p->numbers[ATTENTION_GROUP] = shared > 0 ? (double)args->views[Q].shape[1] / shared : 1;
 	p->flags[ATTENTION_IS_PART] = p->flags[ATTENTION_GOES_ON] = false;
 }
@@ -187,19 +258,22 @@ static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	int rc;
 
-	if ((rc = check_shapes(args, why)) < 0 || (rc = check_output(args, why)) < 0 ||
-	    (rc = rules_outputs(args, why)) < 0 || (rc = spread_mask(args, &args->views[MASK], why)) < 0)
+	if ((rc = check_inputs(args, why)) < 0 || (rc = check_output(args, why)) < 0 ||
+	    (rc = check_lse(args, why)) < 0 || (rc = rules_outputs(args, why)) < 0 ||
+	    (rc = spread_mask(args, &args->views[MASK], why)) < 0)
 		return rc;
 	for (unsigned i = Q; i <= O; i++)
-		if (i != MASK)
+		if (i != MASK && i != LENGTHS)
 			rules_pad_rank(&args->views[i], 4);
+	if (!view_is_absent(&args->views[LSE]))
+		rules_pad_rank(&args->views[LSE], 3);
 	settle_attributes(args);
 	return 0;
 }
 
 /* ---- Cost ---- */
 
-/* Returns how many keys all queries of a head see. */
+/* Returns how many keys all queries of a head see, if all keys count. */
 static double keys_seen(const struct op_args *args)
 {
 	struct attention_rule r = attention_rule_of(args);
@@ -224,7 +298,7 @@ static void cost(const struct op_args *args, struct cost *ret)
 
 	ret->flops = heads * keys_seen(args) * 2 * depths;
 	ret->bytes = 0;
-	for (unsigned i = Q; i <= O; i++)
+	for (unsigned i = Q; i <= LSE; i++)
 		ret->bytes += rules_bytes(&args->views[i]);
 }
 
@@ -233,8 +307,8 @@ static void cost(const struct op_args *args, struct cost *ret)
 static bool sample_of(kops_dtype dtype, uint64_t queries, uint64_t keys, uint64_t depth, struct op_args *args)
 {
 	const uint64_t shapes[][4] = {
-	    [Q] = {2, 4, queries, depth}, [K] = {2, 2, keys, depth}, [V] = {2, 2, keys, depth}, [MASK] = {0},
-	    [O] = {2, 4, queries, depth},
+	    [Q] = {2, 4, queries, depth}, [K] = {2, 2, keys, depth},    [V] = {2, 2, keys, depth},
+	    [LENGTHS] = {2, 1, 1, 1},     [O] = {2, 4, queries, depth},
 	};
 
 	if (!op_takes(&op_attention, dtype))
@@ -245,9 +319,9 @@ static bool sample_of(kops_dtype dtype, uint64_t queries, uint64_t keys, uint64_
 	for (unsigned i = Q; i <= O; i++) {
 		if (i == MASK)
 			continue;
-		args->views[i] = (struct view){.dtype = dtype, .rank = 4};
-		for (unsigned d = 0; d < 4; d++)
-			args->views[i].shape[d] = shapes[i][d];
+		args->views[i] =
+		    (struct view){.dtype = op_dtype_beside(args->op, i, dtype), .rank = i == LENGTHS ? 1 : 4};
+		memcpy(args->views[i].shape, shapes[i], sizeof shapes[i]);
 		view_make_dense(&args->views[i]);
 	}
 	settle_attributes(args);
@@ -282,7 +356,10 @@ static double tolerance(const struct op_args *args)
 /* ---- Parts: batches, heads, queries; and keys, one part after another ---- */
 
 static const struct part_axis part_axes[] = {
-    {{0, 0, 0, 0, 0}, false}, {{1, 1, 1, 1, 1}, false}, {{2, PART_NONE, PART_NONE, 2, 2}, false}};
+    {{0, 0, 0, 0, 0, 0, 0}, false},
+    {{1, 1, 1, 1, PART_NONE, 1, 1}, false},
+    {{2, PART_NONE, PART_NONE, 2, PART_NONE, 2, 2}, false},
+};
 
 static void part_range(const struct op_args *args, unsigned axis, unsigned v, uint64_t *first, uint64_t *n)
 {
@@ -322,6 +399,7 @@ static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint6
 	if (!view_is_absent(&args->views[MASK]))
 		view_narrow(&args->views[MASK], 3, first, n);
 	p->numbers[ATTENTION_FIRST] -= (double)first;
+	p->numbers[ATTENTION_BEFORE] += (double)first;
 	p->flags[ATTENTION_IS_PART] = true;
 	p->flags[ATTENTION_GOES_ON] = first > 0;
 }
@@ -358,6 +436,13 @@ static void of_size(const uint64_t *extents, struct op_args *args)
 		                               .shape = {extents[BATCH], extents[i == Q ? HEADS : KV_HEADS],
 		                                         extents[i == Q ? QUERIES : KEYS], extents[HEAD_DIM]}};
 	args->views[MASK] = (struct view){.rank = 2, .shape = {extents[QUERIES], extents[KEYS]}};
+	args->views[LENGTHS] = (struct view){.rank = 1, .shape = {extents[BATCH]}};
+}
+
+static uint64_t index_limit(const struct op_args *args, unsigned v)
+{
+	(void)v;
+	return extent(&args->views[K], 2) + 1;
 }
 
 const struct op op_attention = {
@@ -366,8 +451,11 @@ const struct op op_attention = {
     .about = "o = softmax(scale * q * kT + mask) * v, for each batch and head",
     .notes =
         "kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or "
-        "only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose "
-        "queries do not see its key.",
+        "only keys whose mask is -Inf, gives zeros, and -Inf in lse. Keys from a batch's length on are not "
+        "seen, "
+        "whatever the query; a length below 0 counts as 0, and one beyond the keys as all of them. With "
+        "bottom_right the last query is the one of the last key that counts. A value of v that is not finite "
+        "may show in rows whose queries do not see its key.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,
@@ -386,6 +474,8 @@ const struct op op_attention = {
     .cost = cost,
     .reference = attention_reference,
     .bounds = attention_bounds,
+    .further_bounds = attention_further_bounds,
+    .index_limit = index_limit,
     .sample = sample,
     .large_sample = large_sample,
     .tolerance = tolerance,

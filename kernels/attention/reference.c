@@ -3,7 +3,14 @@
 #include "common/half.h"
 #include "common/rules.h"
 
-enum { Q = ATTENTION_Q, K = ATTENTION_K, V = ATTENTION_V, MASK = ATTENTION_MASK, O = ATTENTION_O };
+enum {
+	Q = ATTENTION_Q,
+	K = ATTENTION_K,
+	V = ATTENTION_V,
+	MASK = ATTENTION_MASK,
+	O = ATTENTION_O,
+	LSE = ATTENTION_LSE,
+};
 
 /* A query: its place, what it sees, and the largest of its scores. */
 struct query {
@@ -49,7 +56,7 @@ static void find_query(struct query *query, const struct op_args *args, uint64_t
 	int64_t first = row_of(q, batch, head, row);
 
 	*query = (struct query){
-	    .args = args, .rule = attention_rule_of(args), .at = {batch, head, row}, .peak = -INFINITY};
+	    .args = args, .rule = attention_rule_at(args, batch), .at = {batch, head, row}, .peak = -INFINITY};
 	for (uint64_t d = 0; d < q->shape[3]; d++)
 		query->elements[d] = half_load(q->data, q->dtype, first + (int64_t)d * q->strides[3]);
 	query->shared = attention_shared_head(args, head);
@@ -101,10 +108,16 @@ static double share_of(const struct known *k, double peak)
 	return k->total == 0 ? 0 : exp(k->peak - peak);
 }
 
+/* The logarithm of a sum of exponentials relative to peak. */
+static double lse_of(double peak, double total)
+{
+	return total == 0 ? -INFINITY : peak + log(total);
+}
+
 /* Writes a row, and what is carried of it if the query is not seen as a whole. */
 static void write_row(const struct query *query, const struct sums *sums)
 {
-	const struct view *o = &query->args->views[O];
+	const struct view *o = &query->args->views[O], *lse = &query->args->views[LSE];
 	const uint64_t *at = query->at;
 	const bool *flags = query->args->params.plain.flags;
 	uint64_t columns = o->shape[3];
@@ -128,6 +141,11 @@ static void write_row(const struct query *query, const struct sums *sums)
 		carried[columns] = peak;
 		carried[columns + 1] = total;
 	}
+	if (!view_is_absent(lse))
+		half_store(lse->data, lse->dtype,
+		           (int64_t)at[0] * lse->strides[0] + (int64_t)at[1] * lse->strides[1] +
+		               (int64_t)at[2] * lse->strides[2],
+		           lse_of(peak, total));
 }
 
 void attention_reference(const struct op_args *args)
@@ -160,31 +178,76 @@ static bool is_finite(const struct query *query, uint64_t c)
 	return true;
 }
 
+/* What kernels round in proportion to the unit roundoff of their arithmetic. */
+struct roundings {
+	double of_exponentials, of_sum; /* relative */
+};
+
+static kops_dtype dtype_of(const struct op_args *args)
+{
+	return args->views[Q].dtype; /* that of outputs may be a wider one here */
+}
+
+static double unit_of(const struct op_args *args)
+{
+	return dtype_of(args) == KOPS_F64 ? 0x1p-53 : 0x1p-24;
+}
+
 /*
- * u: the unit roundoff of the sums, w: of the type that exponentials are rounded to before they are multiplied
- * by values. A score is off by its roundings, in proportion to its terms; so are all exponentials, relative to
- * their size, and their sum. Exponentials that are subnormal may become 0. The second product adds the
- * roundings of a sum of that many keys. Of scores beyond their type's range nothing is known.
+ * A score is off by its roundings, in proportion to its terms; so are all exponentials, relative to their size,
+ * and their sum, which adds the roundings of a sum of that many keys.
+ */
+static struct roundings roundings_of(const struct query *query)
+{
+	const struct view *views = query->args->views;
+	double u = unit_of(query->args);
+	double depth = sqrt((double)views[Q].shape[3]), keys = sqrt((double)views[K].shape[2]);
+
+	return (struct roundings){.of_exponentials = 2 * u * (8 + 2 * depth) * (query->error + 1),
+	                          .of_sum = u * (32 + 4 * keys)};
+}
+
+/*
+ * w: the unit roundoff of the type that exponentials are rounded to before they are multiplied by values. Those
+ * that are subnormal may become 0. Of scores beyond their type's range nothing is known.
  */
 void attention_bounds(const struct op_args *args, uint64_t row, double *ret)
 {
 	const struct view *o = &args->views[O];
 	uint64_t queries = o->shape[2], heads = o->shape[1];
-	kops_dtype dtype = args->views[Q].dtype; /* that of o may be a wider one here */
-	double u = dtype == KOPS_F64 ? 0x1p-53 : 0x1p-24;
+	kops_dtype dtype = dtype_of(args);
 	double w = dtype == KOPS_F16 ? 0x1p-11 : dtype == KOPS_BF16 ? 0x1p-8 : 0;
-	double depth = sqrt((double)args->views[Q].shape[3]), keys = sqrt((double)args->views[K].shape[2]);
 	double flushed = dtype == KOPS_F16 ? 0x1p-25 : rules_flushed(dtype);
 	struct query query;
 	struct sums sums;
 
 	find_query(&query, args, row / queries / heads, row / queries % heads, row % queries);
 	sum_up(&query, &sums);
-	double of_score = u * (8 + 2 * depth) * (query.error + 1);
-	double relative = 2 * of_score + u * (32 + 4 * keys) + w;
-	double by = sums.total == 0 ? 0 : 1 / sums.total;
+	struct roundings r = roundings_of(&query);
+	double relative = r.of_exponentials + r.of_sum + w, by = sums.total == 0 ? 0 : 1 / sums.total;
 	for (uint64_t c = 0; c < o->shape[3]; c++)
 		ret[c] = relative < 1 && is_finite(&query, c)
 		             ? (relative * sums.sizes[c] + flushed * sums.values[c]) * by + rules_flushed(dtype)
 		             : -1;
+}
+
+/* Of lse: its row are the queries of a head. An error of a sum, relative to its size, is one of its logarithm.
+ */
+void attention_further_bounds(const struct op_args *args, unsigned v, uint64_t row, double *ret)
+{
+	const struct view *lse = &args->views[v];
+	double u = unit_of(args);
+	struct query query;
+	struct sums sums;
+
+	for (uint64_t i = 0; i < lse->shape[2]; i++) {
+		find_query(&query, args, row / lse->shape[1], row % lse->shape[1], i);
+		sum_up(&query, &sums);
+		struct roundings r = roundings_of(&query);
+		double relative = r.of_exponentials + r.of_sum;
+		double size = fabs(query.peak) + fabs(lse_of(query.peak, sums.total));
+		ret[i] = relative >= 1     ? -1
+		         : sums.total == 0 ? 0
+		                           : 2 * relative + 8 * u * (isfinite(size) ? size : 0);
+	}
 }

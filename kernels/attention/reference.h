@@ -6,5 +6,6 @@
 
 void attention_reference(const struct op_args *args);
 void attention_bounds(const struct op_args *args, uint64_t row, double *ret);
+void attention_further_bounds(const struct op_args *args, unsigned v, uint64_t row, double *ret);
 
 #endif

@@ -41,7 +41,9 @@ template <class T, class R> struct query_at {
 		int64_t row = (int64_t)(number % (uint64_t)p.queries);
 		int64_t head = (int64_t)(number / (uint64_t)p.queries) % p.heads;
 		int64_t batch = (int64_t)(number / (uint64_t)p.queries) / p.heads;
-		attention_keys keys = attention_keys_of(&p.rule, row);
+		int length = __shfl_sync(~0u, threadIdx.x % 32 == 0 ? length_of(p, batch) : 0, 0);
+		attention_rule rule = rule_for(p, length);
+		attention_keys keys = attention_keys_of(&rule, row);
 
 		q = row_of<const T>(p.q, batch, head, row);
 		k = row_of<const T>(p.k, batch, shared_head(p, head), 0);
@@ -158,6 +160,8 @@ __global__ void __launch_bounds__(ROWS_WARPS * 32)
 		if (kept && lane == 0) {
 			kept[p.values] = sums.peak;
 			kept[p.values + 1] = sums.total;
+		} else if (lane == 0) {
+			write_lse(p, number, sums.peak, sums.total);
 		}
 	}
 	let_next_kernel_come();

@@ -123,18 +123,19 @@ template <class CUT> double ns_of(const op_args *args, const wgmma_plan &plan)
 }
 
 /* Whether some tiles see more keys than others. */
-bool is_uneven(const attention_rule &rule)
+bool is_uneven(const op_args *args)
 {
-	return rule.causal || rule.window > 0;
+	attention_rule rule = attention_rule_of(args);
+
+	return rule.causal || rule.window > 0 || !view_is_absent(&args->views[ATTENTION_LENGTHS]);
 }
 
 template <class CUT> wgmma_plan plan_of(const op_args *args)
 {
 	const view *q = &args->views[ATTENTION_Q];
-	attention_rule rule = attention_rule_of(args);
 	uint64_t units = q->shape[0] * q->shape[1], row_tiles = (q->shape[2] + CUT::ROWS - 1) / CUT::ROWS;
 	wgmma_plan plan = {CUT::DEPTH,      CUT::ROWS, CUT::KEYS, units, row_tiles, section_of(args, units),
-	                   is_uneven(rule), 0};
+	                   is_uneven(args), 0};
 
 	plan.ns = ns_of<CUT>(args, plan);
 	return plan;
@@ -144,7 +145,8 @@ template <class CUT> wgmma_plan plan_of(const op_args *args)
 
 wgmma_work work_of(const op_args *args, const wgmma_plan &plan)
 {
-	const view *q = &args->views[ATTENTION_Q];
+	const view *q = &args->views[ATTENTION_Q], *lengths = &args->views[ATTENTION_LENGTHS],
+	           *lse = &args->views[ATTENTION_LSE];
 	wgmma_work w = {};
 	double factor;
 
@@ -159,6 +161,11 @@ wgmma_work work_of(const op_args *args, const wgmma_plan &plan)
 	w.row_tiles = (unsigned)plan.row_tiles;
 	w.section = (unsigned)plan.section;
 	w.tiles = w.units * w.row_tiles;
+	w.lengths = (const int32_t *)lengths->data;
+	w.lengths_apart = lengths->strides[0];
+	w.lse = (float *)lse->data;
+	for (int d = 0; d < 3; d++)
+		w.lse_strides[d] = lse->strides[d];
 	return w;
 }
 
@@ -170,7 +177,7 @@ __global__ void clear_taken(unsigned *taken)
 }
 
 template <class CUT, class T>
-int launch_cut(const op_args *args, const wgmma_plan &plan, const struct launch *launch)
+int launch_kernel_of(const op_args *args, const wgmma_plan &plan, const struct launch *launch)
 {
 	const view *v = args->views;
 	wgmma_work w = work_of(args, plan);
@@ -191,6 +198,16 @@ int launch_cut(const op_args *args, const wgmma_plan &plan, const struct launch 
 	              {dim3(blocks), dim3(CUT::THREADS), CUT::SHARED_BYTES, 1, cuda_may_be_early(launch)},
 	              cuda_stream(launch), w);
 	return cuda_launch_status();
+}
+
+template <class CUT, class T>
+int launch_cut(const op_args *args, const wgmma_plan &plan, const struct launch *launch)
+{
+	bool has_more =
+	    !view_is_absent(&args->views[ATTENTION_LENGTHS]) || !view_is_absent(&args->views[ATTENTION_LSE]);
+
+	return has_more ? launch_kernel_of<cut_with_more<CUT>, T>(args, plan, launch)
+	                : launch_kernel_of<CUT, T>(args, plan, launch);
 }
 
 typedef int (*launcher)(const op_args *, const wgmma_plan &, const struct launch *);
@@ -226,8 +243,8 @@ extern "C" bool attention_wgmma_supports(const op_args *args, const char **ret_w
 		return false;
 	*ret_why_not =
 	    "needs rows of q, k, v and o that begin at multiples of 16 bytes, of elements side by side";
-	for (unsigned i = ATTENTION_Q; i <= ATTENTION_O; i++)
-		if (i != ATTENTION_MASK && !has_mapped_rows(&views[i]))
+	for (unsigned i : {ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O})
+		if (!has_mapped_rows(&views[i]))
 			return false;
 	*ret_why_not = "takes up to 2^30 queries, keys and tiles";
 	if (q->shape[2] > INT32_MAX / 2 || v->shape[2] > INT32_MAX / 2 ||
@@ -255,7 +272,7 @@ extern "C" wgmma_plan wgmma_plan_of(const op_args *args)
 /* How many tiles have been taken. */
 extern "C" uint64_t attention_wgmma_workspace(const op_args *args)
 {
-	return is_uneven(attention_rule_of(args)) ? sizeof(unsigned) : 0;
+	return is_uneven(args) ? sizeof(unsigned) : 0;
 }
 
 extern "C" double attention_wgmma_ns(const op_args *args)

@@ -402,11 +402,13 @@ static bool make_rows_of_attention(struct problem *p, bool mapped, struct random
 	kops_dtype dtype = random_chance(r, 50) ? KOPS_F16 : KOPS_BF16;
 
 	shape_attention(p, mapped, r);
+	if (!view_is_absent(&p->args.views[ATTENTION_LSE]))
+		p->args.views[ATTENTION_LSE].dtype = KOPS_F32;
 	for (unsigned i = ATTENTION_Q; i <= ATTENTION_O; i++) {
 		struct view *view = &p->args.views[i];
 		int64_t apart = 1;
 
-		if (view_is_absent(view))
+		if (view_is_absent(view) || i == ATTENTION_LENGTHS)
 			continue;
 		view->dtype = dtype;
 		for (uint32_t d = view->rank; i != ATTENTION_MASK && d-- > 0;) {

@@ -17,8 +17,9 @@
  * If C64 is NaN or infinite, C must be the same. Elements for which T comes near the largest number are not
  * judged: there the order of summing decides.
  *
- * Ops with bounds() (kernel.h): these bounds, the roundoff w of a 16-bit result, and half the distance of f16's
- * subnormals. Results near the end of the type's range may be infinite or finite, and are not judged.
+ * Ops with bounds() or further_bounds() (kernel.h): these bounds, the roundoff w of a 16-bit result, and half
+ * the distance of f16's subnormals. Results near the end of the type's range may be infinite or finite, and are
+ * not judged.
  *
  * transpose, copy, gather and arg_reduce: the same bits. Any other op: the correctly rounded result, which the
  * reference computes. A sum or product in f32 rounded to f16 or bf16 is that too (add/op.c, multiply/op.c).
@@ -124,21 +125,21 @@ static double *dense_copy(const struct view *v, bool absolute)
 }
 
 /*
- * Runs the op in float64 on dense copies of the operands, or of their absolute values. Returns the first
- * output; NULL if out of memory.
+ * Runs the op in float64 on dense copies of the operands that are real numbers, or of their absolute values.
+ * Returns output `out`; NULL if out of memory.
  */
-static double *run_wide(const struct op_args *args, bool absolute)
+static double *run_wide(const struct op_args *args, unsigned out, bool absolute)
 {
 	struct op_args wide = *args;
-	unsigned n = args->op->n_operands, out = op_first_output(args->op);
-	double *copies[OP_OPERANDS_MAX];
+	unsigned n = args->op->n_operands;
+	double *copies[OP_OPERANDS_MAX] = {NULL};
 	bool complete = true;
 
 	for (unsigned i = 0; i < n; i++) {
+		if (view_is_absent(&args->views[i]) || dtype_kind(args->views[i].dtype) != DTYPE_REAL)
+			continue;
 		copies[i] = dense_copy(&args->views[i], absolute);
 		complete = complete && copies[i];
-		if (view_is_absent(&args->views[i]))
-			continue;
 		wide.views[i].dtype = KOPS_F64;
 		wide.views[i].data = copies[i];
 		view_make_dense(&wide.views[i]);
@@ -160,7 +161,7 @@ static double *gemm_total(const struct op_args *args)
 	p->alpha = fabs(p->alpha);
 	p->beta = fabs(p->beta);
 	p->activation = UNARY_NONE;
-	return run_wide(&absolute, true);
+	return run_wide(&absolute, GEMM_C, true);
 }
 
 struct rounding {
@@ -227,7 +228,7 @@ static double *gemm_product(const struct op_args *args)
 	product.params.gemm.beta = 0;
 	product.params.gemm.activation = UNARY_NONE;
 	product.views[GEMM_BIAS] = (struct view){.rank = 0};
-	return run_wide(&product, false);
+	return run_wide(&product, GEMM_C, false);
 }
 
 /* What an activation makes of the bound of what goes into it. */
@@ -244,7 +245,7 @@ static bool oracle_gemm(struct oracle *o, const struct problem *p)
 	double roundings = roundings_of_sum(&args);
 	bool sums = args.params.gemm.beta != 0, bends = args.params.gemm.activation != UNARY_NONE;
 
-	o->exact = run_wide(&args, false);
+	o->exact = run_wide(&args, GEMM_C, false);
 	o->bound = gemm_total(&args);
 	for (uint64_t i = 0; o->exact && o->bound && product && i < o->n; i++) {
 		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0), total = o->bound[i];
@@ -289,42 +290,66 @@ static void settle_overflow(double *exact, double *bound, kops_dtype dtype)
 	}
 }
 
-/* Writes what the reference wrote to outputs from `first` on. */
-static void copy_expected(const struct problem *p, unsigned first, double *to)
+/* Writes what the reference wrote to output v. Returns the end. */
+static double *copy_expected(const struct problem *p, unsigned v, double *to)
 {
 	struct op_args args = over_images(p, true);
+	const struct view *y = &args.views[v];
+	uint64_t index[KOPS_RANK_MAX] = {0};
 
-	for (unsigned v = first; v < args.op->n_operands; v++) {
-		const struct view *y = &args.views[v];
-		uint64_t index[KOPS_RANK_MAX] = {0};
-
-		for (uint64_t n = view_elements(y); n > 0; n--, view_step(y, index))
-			*to++ = half_load(y->data, y->dtype, view_at(y, index));
-	}
+	for (uint64_t n = view_elements(y); n > 0; n--, view_step(y, index))
+		*to++ = half_load(y->data, y->dtype, view_at(y, index));
+	return to;
 }
 
-/* The bounds are those of the first output. Others are what the reference wrote. */
+/* Sets what output v should be, and the bounds that the op gives. False: out of memory. */
+static bool bound_output(const struct op_args *args, unsigned v, double *exact, double *bound)
+{
+	const struct view *y = &args->views[v];
+	uint64_t columns = y->shape[y->rank - 1], n = view_elements(y);
+	double *wide = run_wide(args, v, false);
+
+	if (!wide)
+		return false;
+	memcpy(exact, wide, n * sizeof *exact);
+	free(wide);
+	for (uint64_t i = 0; i < n; i++) {
+		if (i % columns == 0 && v == op_first_output(args->op))
+			args->op->bounds(args, i / columns, &bound[i]);
+		else if (i % columns == 0)
+			args->op->further_bounds(args, v, i / columns, &bound[i]);
+		if (bound[i] > 0 && isfinite(exact[i]))
+			bound[i] += 1.01 * result_roundoff(y->dtype) * fabs(exact[i]) +
+			            (y->dtype == KOPS_F16 ? 0x1.02p-25 : 0);
+		if (bound[i] >= 0)
+			settle_overflow(&exact[i], &bound[i], y->dtype);
+	}
+	return true;
+}
+
+static bool has_bounds(const struct op *op, unsigned v)
+{
+	return v == op_first_output(op) ? op->bounds != NULL : op->further_bounds != NULL;
+}
+
+/* Outputs without bounds are what the reference wrote. */
 static bool oracle_bounded(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
-	const struct view *y = op_output_const(&args);
-	uint64_t columns = y->shape[y->rank - 1], n = view_elements(y);
-	kops_dtype dtype = y->dtype;
-	double *first = run_wide(&args, false);
+	uint64_t first = 0;
 
-	o->exact = realloc(first, (o->n + 1) * sizeof *o->exact);
+	o->exact = calloc(o->n + 1, sizeof *o->exact);
 	o->bound = calloc(o->n + 1, sizeof *o->bound);
-	if (!first || !o->exact || !o->bound)
+	if (!o->exact || !o->bound)
 		return false;
-	copy_expected(p, op_first_output(args.op) + 1, o->exact + n);
-	for (uint64_t i = 0; i < n; i++) {
-		if (i % columns == 0)
-			args.op->bounds(&args, i / columns, &o->bound[i]);
-		if (o->bound[i] > 0 && isfinite(o->exact[i]))
-			o->bound[i] += 1.01 * result_roundoff(dtype) * fabs(o->exact[i]) +
-			               (dtype == KOPS_F16 ? 0x1.02p-25 : 0);
-		if (o->bound[i] >= 0)
-			settle_overflow(&o->exact[i], &o->bound[i], dtype);
+	for (unsigned v = op_first_output(args.op); v < args.op->n_operands; v++) {
+		if (view_is_absent(&args.views[v]))
+			continue;
+		if (!has_bounds(args.op, v))
+			copy_expected(p, v, o->exact + first);
+		else if (!bound_output(&args, v, o->exact + first, o->bound + first))
+			return false;
+		first += view_elements(&args.views[v]);
 	}
 	return true;
 }
@@ -338,7 +363,9 @@ static bool oracle_expected(struct oracle *o, const struct problem *p)
 	o->bound = calloc(o->n + 1, sizeof *o->bound);
 	if (!o->exact || !o->bound)
 		return false;
-	copy_expected(p, op_first_output(p->args.op), o->exact);
+	double *to = o->exact;
+	for (unsigned v = op_first_output(p->args.op); v < p->args.op->n_operands; v++)
+		to = copy_expected(p, v, to);
 	return true;
 }
 

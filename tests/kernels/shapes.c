@@ -533,6 +533,7 @@ static void shape_attention(struct problem *p, struct random *r)
 	struct heads h = random_heads(rank, usual, r);
 
 	limit_heads(&h, (p->large ? 64 : 4) * (uint64_t)PRODUCT_MAX);
+	memset(p->args.views, 0, sizeof p->args.views);
 	const uint64_t scores[4] = {h.batch, h.heads, h.queries, h.keys};
 	p->args.views[ATTENTION_Q] =
 	    heads_view(dtype, (uint64_t[]){h.batch, h.heads, h.queries, h.depth}, rank, false, r);
@@ -544,10 +545,16 @@ static void shape_attention(struct problem *p, struct random *r)
 	    heads_view(dtype, (uint64_t[]){h.batch, h.heads, h.queries, h.values}, rank, true, r);
 	p->aligned = usual;
 	for (unsigned v = ATTENTION_Q; usual && v <= ATTENTION_O; v++)
-		if (v != ATTENTION_MASK)
+		if (!view_is_absent(&p->args.views[v]))
 			lay_out_heads(&p->args.views[v], r);
-	p->args.views[ATTENTION_MASK] =
-	    random_chance(r, usual ? 15 : 40) ? repeated_view(dtype, 4, scores, r) : (struct view){0};
+	if (random_chance(r, usual ? 15 : 40))
+		p->args.views[ATTENTION_MASK] = repeated_view(dtype, 4, scores, r);
+	if (random_chance(r, 30))
+		p->args.views[ATTENTION_LENGTHS] = new_view(KOPS_I32, 1, &h.batch, false, r);
+	if (random_chance(r, 40))
+		p->args.views[ATTENTION_LSE] =
+		    new_view(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, rank - 1,
+		             (uint64_t[]){h.batch, h.heads, h.queries} + 4 - rank, true, r);
 	p->args.params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
 	p->args.params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_extent(r) : 0;
 	p->args.params.plain.numbers[ATTENTION_SCALE] = random_chance(r, 60) ? 0 : random_scalar(r);

@@ -178,7 +178,7 @@ static void check_kernels(struct check *c, const struct plan_job *job, unsigned 
 
 static bool is_empty(const struct run_op *op)
 {
-	return view_elements(op_output_const(&op->args)) == 0;
+	return op_is_empty(&op->args);
 }
 
 /* Checks what transfers of all of the run's views may need, before and after. */

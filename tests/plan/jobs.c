@@ -278,11 +278,19 @@ static void shape_attention(struct op_args *args, struct random *r)
 	                              [ATTENTION_K] = {batch, shared, keys, depth},
 	                              [ATTENTION_V] = {batch, shared, keys, values},
 	                              [ATTENTION_MASK] = {batch, heads, queries, keys},
+	                              [ATTENTION_LENGTHS] = {batch},
+	                              [ATTENTION_LSE] = {batch, heads, queries},
 	                              [ATTENTION_O] = {batch, heads, queries, values}};
 	op_set_defaults(args);
 	for (unsigned v = ATTENTION_Q; v <= ATTENTION_O; v++)
-		if (v != ATTENTION_MASK || random_chance(r, 30))
+		if (v != ATTENTION_LENGTHS && (v != ATTENTION_MASK || random_chance(r, 30)))
 			set_view(&args->views[v], dtype, 4 - from, shapes[v] + from);
+	if (random_chance(r, 30))
+		set_view(&args->views[ATTENTION_LENGTHS], KOPS_I32, 1,
+		         from == 0 ? shapes[ATTENTION_LENGTHS] : (uint64_t[]){1});
+	if (random_chance(r, 30))
+		set_view(&args->views[ATTENTION_LSE], dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, 3 - from,
+		         shapes[ATTENTION_LSE] + from);
 	args->params.plain.numbers[ATTENTION_SCALE] = random_factor(r);
 	args->params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
 	args->params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_depth(r) : 0;

@@ -129,6 +129,19 @@ class Ops(PythonTest):
             self.near(self.kops.attention(q, k, v, causal[:, :1], scale=-1), attention(q, k, v, causal[:, :1], -1), 16)
             self.near(self.kops.attention(q[0, 0], k[0, 0], v[0, 0]), attention(q, k, v)[0, 0], 16)
             self.assertTrue((self.kops.attention(q, k, v, np.full(7, -np.inf, dtype)) == 0).all())
+            lse = self.kops.empty((2, 4, 5), np.float64 if dtype == np.float64 else np.float32)
+            for _ in range(4):
+                hidden = np.where(np.arange(7) < np.array([[[[3]]], [[[0]]]]), 0, -np.inf)
+                self.near(self.kops.attention(q, k, v, lengths=[3, -2], lse=lse), attention(q, k, v, hidden), 16)
+                scores = 0.5 * np.einsum("bhqd,bhkd->bhqk", q.astype(np.float64), np.repeat(k.astype(np.float64), 2, 1))[0, ..., :3]
+                np.testing.assert_allclose(lse[0], np.log(np.exp(scores).sum(-1)), rtol=1e-4)
+                self.assertTrue(np.isneginf(lse[1]).all())
+                lse[:] = 7
+            self.near(self.kops.attention(q[0, 0], k[0, 0], v[0, 0], lengths=np.array([7], np.int32), lse=lse[0, 0]),
+                      attention(q, k, v)[0, 0], 16)
+            self.assertTrue((lse[0, 0] != 7).all() and (lse[0, 1:] == 7).all())
+        self.fails(kops.ShapeError, "lengths is 3; it has one number for each batch: [2]", self.kops.attention, q, k, v, lengths=[1, 2, 3])
+        self.fails(kops.ShapeError, "lse has shape (2, 4), but the result has (2, 4, 5)", self.kops.attention, q, k, v, lse=lse[..., 0])
         self.fails(kops.ShapeError, "k's heads must divide q's", self.kops.attention, q, k.repeat(2, 1)[:, :3], v.repeat(2, 1)[:, :3])
         deep = np.zeros((2, 1025), np.float32)
         self.fails(kops.ShapeError, "head_dim and value_dim are at most 1024", self.kops.attention, deep, deep, deep)
@@ -167,7 +180,7 @@ class Ops(PythonTest):
             y = job.add(job.rms_norm(x, residual=x, sum=s), s)
         self.near(y, rms(2 * x.astype(np.float64)) + 2 * x, 16)
         self.fails(kops.ArgumentError, "there is no residual", self.kops.rms_norm, x, sum=out)
-        self.fails(kops.ShapeError, "out has shape", self.kops.rms_norm, x, residual=x, sum=out[0])
+        self.fails(kops.ShapeError, "sum has shape", self.kops.rms_norm, x, residual=x, sum=out[0])
         self.fails(kops.ShapeError, "residual is 4", self.kops.rms_norm, x, residual=x[0])
         total.flags.writeable = False
         self.fails(kops.ArgumentError, "read-only", self.kops.rms_norm, tall, residual=tall, sum=total)

@@ -256,16 +256,27 @@ int step_check(const struct step *step, struct check *ret_check)
 	return step_check_elements(step, in, &y, ret_check);
 }
 
+/* Below which number the elements of input i are valid indices; 0: they are none. */
+static uint64_t index_limit(const struct step *step, unsigned i)
+{
+	struct op_args args = {.op = op_by_name(step->op->name)};
+
+	for (unsigned v = 0; v < step->op->n_inputs; v++) {
+		args.views[v].rank = step->in[v].rank;
+		memcpy(args.views[v].shape, step->in[v].shape, sizeof(step->in[v].shape));
+	}
+	return op_index_limit(&args, i);
+}
+
 void step_fill_random(const struct step *step, unsigned i, struct random *random)
 {
 	const kops_view *view = i < step->op->n_inputs ? &step->in[i] : &step->out;
 	unsigned char *at = (unsigned char *)kops_data(view->buffer) + view->offset;
-	bool is_index = operation_is_index(step->op, i < step->op->n_inputs ? i : step->op->n_inputs);
+	uint64_t limit = i < step->op->n_inputs ? index_limit(step, i) : 0;
 
 	for (uint64_t n = step_elements(view); n > 0; n--, at += kops_dtype_size(view->dtype))
 		element_put(view->dtype, at,
-		            is_index ? (double)random_below(random, step->in[0].shape[0])
-		                     : random_unit(random));
+		            limit > 0 ? (double)random_below(random, limit) : random_unit(random));
 }
 
 uint64_t step_elements(const kops_view *v)

@@ -90,7 +90,7 @@ int kops_job_unary(kops_job *job, kops_view x, kops_view y, kops_unary_function 
 int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
                        kops_attention_causal causal, const char *kernel)
 {
-	const kops_view views[] = {q, k, v, mask, o};
+	const kops_view views[] = {q, k, v, mask, {0}, o, {0}};
 	const double values[] = {0, causal, 0};
 	return client_add_op(job, &op_attention, views, values, kernel);
 }

@@ -343,23 +343,28 @@ def unary(x: Operand, out: Array | None = None, *, function: str = "none", scale
     return default_client().unary(x, out, function=function, scale=scale, low=low, high=high, kernel=kernel)
 
 
-def attention(q: Operand, k: Operand, v: Operand, mask: Operand | None = None, out: Array | None = None, *,
-              scale: float = 0.0, causal: str = "none", window: int = 0, kernel: str | None = None) -> Any:
+def attention(q: Operand, k: Operand, v: Operand, mask: Operand | None = None, lengths: Operand | None = None,
+              out: Array | None = None, *, lse: Array | None = None, scale: float = 0.0, causal: str = "none",
+              window: int = 0, kernel: str | None = None) -> Any:
     """o = softmax(scale * q * kT + mask) * v, for each batch and head.
 
-    q: queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at most 1024
-    k: keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads
-    v: values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024
-    mask: added to scale * q * kT; broadcast to [batch, heads, queries, keys]
+    q: queries: [batch, heads, queries, head_dim], or without batch, or without heads too; head_dim is at most 1024; f32, f64, f16 or bf16
+    k: keys: [batch, kv_heads, keys, head_dim]; kv_heads divides heads; q's type
+    v: values: [batch, kv_heads, keys, value_dim]; value_dim is at most 1024; q's type
+    mask: added to scale * q * kT; broadcast to [batch, heads, queries, keys]; q's type
+    lengths: how many keys of each batch count, the first ones: [batch]; i32
     scale: factor of q * kT; 0: 1 / sqrt(head_dim); finite in f32
-    causal: query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right); none, top_left or bottom_right
+    causal: query i sees keys 0 to i (top_left), or to i + keys - queries (bottom_right), of the keys that count; none, top_left or bottom_right
     window: a query sees so many keys up to its own position, and beyond it too unless causal; 0: all; at most 2.14748e+09
+    lse: the logarithm of the sum of exponentials of what a query sees: [batch, heads, queries]; f64 if q is, an array that gets it
     The result: [batch, heads, queries, value_dim]; numbers take the first array's type.
     kv_heads divides heads: neighbouring heads of q share one of k and v. A query that sees no key, or
-    only keys whose mask is -Inf, gives zeros. A value of v that is not finite may show in rows whose
-    queries do not see its key.
+    only keys whose mask is -Inf, gives zeros, and -Inf in lse. Keys from a batch's length on are not
+    seen, whatever the query; a length below 0 counts as 0, and one beyond the keys as all of them. With
+    bottom_right the last query is the one of the last key that counts. A value of v that is not finite
+    may show in rows whose queries do not see its key.
     """
-    return default_client().attention(q, k, v, mask, out, scale=scale, causal=causal, window=window, kernel=kernel)
+    return default_client().attention(q, k, v, mask, lengths, out, lse=lse, scale=scale, causal=causal, window=window, kernel=kernel)
 
 
 def arg_reduce(x: Operand, kind: str = "max", axis: Axes = -1, *, keepdims: bool = False, out: Array | None = None,

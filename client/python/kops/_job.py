@@ -122,9 +122,11 @@ class Job(Named):
               low: float = -inf, high: float = inf, kernel: str | None = None) -> Any:
         return self._add(*_ops.unary(self._desk, x, out, function, float(scale), float(low), float(high), kernel))
 
-    def attention(self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, out: Array | None = None, *,
-                  scale: float = 0.0, causal: str = "none", window: int = 0, kernel: str | None = None) -> Any:
-        return self._add(*_ops.attention(self._desk, q, k, v, mask, out, float(scale), causal, window, kernel))
+    def attention(self, q: Operand, k: Operand, v: Operand, mask: Operand | None = None, lengths: Operand | None = None,
+                  out: Array | None = None, *, lse: Array | None = None, scale: float = 0.0, causal: str = "none",
+                  window: int = 0, kernel: str | None = None) -> Any:
+        return self._add(*_ops.attention(self._desk, q, k, v, mask, lengths, lse, out,
+                                         float(scale), causal, window, kernel))
 
     def arg_reduce(self, x: Operand, kind: str = "max", axis: Axes = -1, *, keepdims: bool = False,
                    out: Array | None = None, kernel: str | None = None) -> Any:

@@ -83,18 +83,18 @@ def _one_dtype(**operands: NDArray) -> np.dtype[Any]:
 
 
 def _output(desk: Desk, out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], like: Sequence[object],
-            is_read: bool = False) -> tuple[Array, NDArray]:
+            is_read: bool = False, name: str = "out") -> tuple[Array, NDArray]:
     """The result, and what stands for it in ops."""
     if out is None:
         out = desk.make(shape, dtype, like)
     elif not isinstance(out, (np.ndarray, DeviceArray)):
-        raise error("INVALID", f"out is a {type(out).__name__}; it must be an array")
+        raise error("INVALID", f"{name} is a {type(out).__name__}; it must be an array")
     if out.shape != shape:
-        raise error("SHAPE", f"out has shape {out.shape}, but the result has {shape}")
+        raise error("SHAPE", f"{name} has shape {out.shape}, but the result has {shape}")
     if native(out.dtype) != dtype:
-        raise error("DTYPE", f"out is {out.dtype}, but the result is {dtype}")
+        raise error("DTYPE", f"{name} is {out.dtype}, but the result is {dtype}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise error("READONLY", "out is read-only: make a writable array")
+        raise error("READONLY", f"{name} is read-only: make a writable array")
     return out, desk.output(out, is_read)
 
 
@@ -299,7 +299,7 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
                also: dict[str, Array | None] | None = None) -> tuple[Array, list[Op]]:
     """The result is what libkops says of it. A number of Python takes the type of the first array. along: the axis of the
     first operand that takes the place of its last, and whether the result has one index there; None: the whole axis. Unless
-    it is None, there may be several axes. also: arrays for further outputs, which have the shape of the result."""
+    it is None, there may be several axes. also: arrays for further outputs."""
     check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
@@ -318,11 +318,19 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
                 whole[name] = _with_last(_of_rank(whole[name], x.ndim), axes[0])
     for name, x in whole.items():
         _check_rank(x, name)
-    dtype, shape = _result(op, (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes, output)
-    shape = shape if any(x.ndim for x in arrays.values()) else ()
-    if along:
-        shape = _with_axes(shape, axes, along[1], next(iter(arrays.values())).ndim)
-    out, y = _output(desk, out, shape, dtype_of(dtype, whole.values()), tuple(given.values()))
+
+    described = (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes
+
+    def result_of(name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        dtype, shape = _result(op, *described, name)
+        if not dtype:  # there is no such output here, which kopsd says better
+            dtype, shape = _result(op, *described, output)
+        shape = shape if any(x.ndim for x in arrays.values()) else ()
+        if along:
+            shape = _with_axes(shape, axes, along[1], next(iter(arrays.values())).ndim)
+        return shape, dtype_of(dtype, whole.values())
+
+    out, y = _output(desk, out, *result_of(output), tuple(given.values()))
     if along and along[1] is None:
         y = _with_last(y, axes[0])
     elif along:
@@ -331,7 +339,7 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
     outputs = {output: y}
     for name, further in (also or {}).items():
         if further is not None:
-            _, z = _output(desk, further, out.shape, native(out.dtype), ())
+            _, z = _output(desk, further, *result_of(name), (), name=name)
             outputs[name] = _with_last(z, axes[0]) if along else z
     return out, [*ops, Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
                     len(outputs))] if y.size else []
@@ -414,10 +422,11 @@ def unary(desk: Desk, x: Operand, out: Array | None, function: str, scale: float
                       (("function", function), ("scale", scale), ("low", low), ("high", high),), "y", out, kernel)
 
 
-def attention(desk: Desk, q: Operand, k: Operand, v: Operand, mask: Operand | None, out: Array | None, scale: float,
-              causal: str, window: int, kernel: str | None) -> tuple[Array, list[Op]]:
-    return _described(desk, "attention", {"q": q, "k": k, "v": v, "mask": mask},
-                      (("scale", scale), ("causal", causal), ("window", window),), "o", out, kernel)
+def attention(desk: Desk, q: Operand, k: Operand, v: Operand, mask: Operand | None, lengths: Operand | None,
+              lse: Array | None, out: Array | None, scale: float, causal: str, window: int,
+              kernel: str | None) -> tuple[Array, list[Op]]:
+    return _described(desk, "attention", {"q": q, "k": k, "v": v, "mask": mask, "lengths": lengths},
+                      (("scale", scale), ("causal", causal), ("window", window),), "o", out, kernel, also={"lse": lse})
 
 
 def arg_reduce(desk: Desk, x: Operand, out: Array | None, axis: Axes, keepdims: bool, kind: str,
@@ -431,7 +440,7 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32"
                                                    ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs"),
                                                    ("attention", "causal"): ("none", "top_left", "bottom_right"),
                                                    ("arg_reduce", "kind"): ("max", "min")}
-INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices")])
+INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices"), ("attention", "lengths")])
 EXTRA: frozenset[tuple[str, str]] = frozenset([("softmax", "mask"), ("layer_norm", "residual"),
                                                ("rms_norm", "residual")])
 

@@ -24,6 +24,7 @@ struct attention_cut {
 	static constexpr int DEPTH = DEPTH_, KEYS = KEYS_, TEAMS = TEAMS_, STAGES = STAGES_,
 	                     Q_STAGES = Q_STAGES_;
 	static constexpr bool LOOKS_AHEAD = Q_STAGES > 1; /* begins a tile before it ends the one before */
+	static constexpr bool HAS_MORE = false;           /* lengths or lse */
 	static constexpr int STEP_NS = STEP_NS_, TILE_NS = TILE_NS_; /* on an H200 */
 	static constexpr int ROWS = TEAMS * TEAM_ROWS, THREADS = (1 + TEAMS) * TEAM_THREADS;
 	static constexpr int PANELS = DEPTH / LINE_COLUMNS; /* of a tile: lines of 128 bytes */
@@ -35,6 +36,11 @@ struct attention_cut {
 	    Q_STAGES * TEAMS * Q_BYTES + 2 * STAGES * KEYS_BYTES + (BARRIERS + Q_STAGES * TEAMS) * 8 + 1024;
 	static constexpr int LOADER_REGISTERS = TEAMS == 2 ? 24 : 32, TEAM_REGISTERS = TEAMS == 2 ? 240 : 160;
 	static_assert(DEPTH % LINE_COLUMNS == 0 && KEYS % 16 == 0 && SHARED_BYTES <= 227 * 1024);
+};
+
+/* The same with lengths or lse, whose branches cost the others up to a tenth. */
+template <class CUT> struct cut_with_more : CUT {
+	static constexpr bool HAS_MORE = true;
 };
 
 /*
@@ -49,15 +55,19 @@ struct wgmma_work {
 	int queries;
 	unsigned heads, first_head, group; /* group: heads that share one of k and v, from first_head on */
 	unsigned units, row_tiles, section, tiles;
+	const int32_t *lengths; /* NULL: all keys count */
+	int64_t lengths_apart;
+	float *lse; /* NULL: not wanted */
+	int64_t lse_strides[3];
 	unsigned
 	    *taken; /* tiles that blocks took after their first; NULL: each takes those at equal distances */
 };
 
 #ifdef KOPS_HOPPER
 
-/* Where a tile lies. */
+/* Where a tile lies. length: of its batch, if w.lengths. */
 struct attention_tile {
-	int batch, head, row;
+	int batch, head, row, length;
 	wgmma_keys keys;
 
 	__device__ __forceinline__ bool sees_keys() const
@@ -66,18 +76,40 @@ struct attention_tile {
 	}
 };
 
-template <class CUT> __device__ __forceinline__ attention_tile tile_at(const wgmma_work &w, unsigned number)
+/* Only the loader reads a length, once, and tells it the teams: a client may write it meanwhile. */
+__device__ __forceinline__ int length_of(const wgmma_work &w, int batch)
+{
+	return w.lengths ? w.lengths[batch * w.lengths_apart] : 0;
+}
+
+template <class CUT> __device__ __forceinline__ attention_rule rule_for(const wgmma_work &w, int length)
+{
+	return CUT::HAS_MORE && w.lengths ? attention_rule_for(w.rule, length) : w.rule;
+}
+
+/* Without its keys. */
+template <class CUT> __device__ __forceinline__ attention_tile place_of(const wgmma_work &w, unsigned number)
 {
 	unsigned in_section = w.section * w.row_tiles, first = number / in_section * w.section;
 	unsigned rest = number % in_section, beside = w.units - first < w.section ? w.units - first : w.section;
 	unsigned unit = first + rest % beside;
-	attention_tile t;
+	attention_tile t = {};
 
 	t.batch = (int)(unit / w.heads);
 	t.head = (int)(unit % w.heads);
 	t.row = (int)(w.row_tiles - 1 - rest / beside) * CUT::ROWS;
+	return t;
+}
+
+template <class CUT>
+__device__ __forceinline__ attention_tile tile_at(const wgmma_work &w, unsigned number, int length)
+{
+	attention_tile t = place_of<CUT>(w, number);
+	attention_rule rule = rule_for<CUT>(w, length);
 	int last = t.row + CUT::ROWS < w.queries ? t.row + CUT::ROWS - 1 : w.queries - 1;
-	t.keys = wgmma_keys_of(&w.rule, t.row, last, CUT::KEYS);
+
+	t.length = length;
+	t.keys = wgmma_keys_of(&rule, t.row, last, CUT::KEYS);
 	return t;
 }
 
@@ -156,10 +188,14 @@ template <class CUT> struct attention_memory {
 		return {q + team * CUT::Q_STAGES * CUT::Q_BYTES,
 		        barriers + (4 * CUT::STAGES + team * 2 * CUT::Q_STAGES) * 8};
 	}
-	/* The number of the tile whose queries are in a stage. */
+	/* The number of the tile whose queries are in a stage, and the length of its batch. */
 	__device__ __forceinline__ uint32_t number(int team, unsigned stage) const
 	{
 		return barriers + (CUT::BARRIERS + team * CUT::Q_STAGES + stage) * 8;
+	}
+	__device__ __forceinline__ uint32_t length(int team, unsigned stage) const
+	{
+		return number(team, stage) + 4;
 	}
 };
 

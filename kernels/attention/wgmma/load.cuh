@@ -22,7 +22,7 @@ __device__ __forceinline__ void fetch_tile(uint32_t to, const CUtensorMap *map, 
 		hopper::copy_box(to + panel * PANEL, map, panel * LINE_COLUMNS, row, head, batch, barrier);
 }
 
-/* Tells the teams a tile, and brings their queries if there is one. */
+/* Tells the teams a tile with its length, and brings their queries if there is one. */
 template <class CUT>
 __device__ __forceinline__ void load_queries(const wgmma_work &w, attention_memory<CUT> memory, unsigned number,
                                              const attention_tile &t, unsigned stage, unsigned parity)
@@ -34,6 +34,8 @@ __device__ __forceinline__ void load_queries(const wgmma_work &w, attention_memo
 		q.stage = stage, q.parity = parity;
 		q.await_empty();
 		hopper::store_shared(memory.number(team, stage), __uint_as_float(number));
+		if (CUT::HAS_MORE)
+			hopper::store_shared(memory.length(team, stage), __uint_as_float((unsigned)t.length));
 		if (number >= w.tiles) {
 			hopper::barrier_arrive(q.full());
 			continue;
@@ -50,19 +52,28 @@ template <class CUT> struct loader {
 	attention_memory<CUT> memory;
 	keys_ring<CUT> k, v;
 	unsigned number, next; /* of this tile and the next one */
+	int length, next_length;
 	unsigned q_stage, q_parity;
 
-	__device__ __forceinline__ void load_queries_of(unsigned tile)
+	__device__ __forceinline__ int length_of_tile(unsigned tile) const
 	{
-		attention_tile t = tile < w.tiles ? tile_at<CUT>(w, tile) : attention_tile();
+		return CUT::HAS_MORE && w.lengths && tile < w.tiles ? length_of(w, place_of<CUT>(w, tile).batch)
+		                                                    : 0;
+	}
+	__device__ __forceinline__ void load_queries_of(unsigned tile, int length_of_it)
+	{
+		attention_tile t = tile < w.tiles ? place_of<CUT>(w, tile) : attention_tile();
 
+		t.length = length_of_it;
 		load_queries<CUT>(w, memory, tile, t, q_stage, q_parity);
 		if (++q_stage == CUT::Q_STAGES)
 			q_stage = 0, q_parity ^= 1;
 	}
 	__device__ __forceinline__ void load_queries_in_turn()
 	{
-		load_queries_of(CUT::LOOKS_AHEAD ? next : number);
+		if (CUT::LOOKS_AHEAD)
+			next_length = length_of_tile(next);
+		load_queries_of(CUT::LOOKS_AHEAD ? next : number, CUT::LOOKS_AHEAD ? next_length : length);
 	}
 };
 
@@ -105,12 +116,13 @@ template <class CUT> __device__ __forceinline__ void load_keys(loader<CUT> &l, c
 template <class CUT>
 __device__ __forceinline__ void load_tiles(const wgmma_work &w, attention_memory<CUT> memory)
 {
-	loader<CUT> l = {w, memory, memory.ring_of_k(), memory.ring_of_v(), blockIdx.x, 0, 0, 0};
+	loader<CUT> l = {w, memory, memory.ring_of_k(), memory.ring_of_v(), blockIdx.x, 0, 0, 0, 0, 0};
 
+	l.length = l.length_of_tile(l.number);
 	if (CUT::LOOKS_AHEAD)
-		l.load_queries_of(l.number);
+		l.load_queries_of(l.number, l.length);
 	while (l.number < w.tiles) {
-		attention_tile t = tile_at<CUT>(w, l.number);
+		attention_tile t = tile_at<CUT>(w, l.number, l.length);
 
 		l.next = w.taken ? gridDim.x + atomicAdd(w.taken, 1u) : l.number + gridDim.x;
 		if (t.sees_keys())
@@ -118,9 +130,10 @@ __device__ __forceinline__ void load_tiles(const wgmma_work &w, attention_memory
 		else
 			l.load_queries_in_turn();
 		l.number = l.next;
+		l.length = CUT::LOOKS_AHEAD ? l.next_length : l.length_of_tile(l.number);
 	}
 	if (!CUT::LOOKS_AHEAD)
-		l.load_queries_of(l.number); /* there are none: this ends the teams' work */
+		l.load_queries_of(l.number, 0); /* there are none: this ends the teams' work */
 }
 
 #endif

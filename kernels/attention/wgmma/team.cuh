@@ -93,7 +93,7 @@ __device__ __forceinline__ void step_rows(team_tiles<CUT> &s, team_rows<CUT> &r,
 	hopper::settle(r.scores);
 	s.k.release();
 	if (MASKED)
-		mask_scores<CUT>(r, s.w, s.row(t), n * CUT::KEYS);
+		mask_scores<CUT>(r, rule_for<CUT>(s.w, t.length), s.row(t), n * CUT::KEYS);
 	bool anew = weigh<CUT, T>(r, next, s.w.factor, down);
 	hopper::products_wait();
 	hopper::settle(r.sums);
@@ -111,7 +111,7 @@ __device__ __forceinline__ void begin_rows(const team_tiles<CUT> &s, team_rows<C
 	int n = t.keys.end - 1;
 
 	if (n >= t.keys.plain_end || n < t.keys.plain_begin)
-		mask_scores<CUT>(r, s.w, s.row(t), n * CUT::KEYS);
+		mask_scores<CUT>(r, rule_for<CUT>(s.w, t.length), s.row(t), n * CUT::KEYS);
 	weigh_first<CUT, T>(r, weights, s.w.factor);
 }
 
@@ -131,6 +131,28 @@ __device__ __forceinline__ void attend(team_tiles<CUT> &s, team_rows<CUT> &r, co
 #pragma unroll 1
 	for (; n >= t.keys.begin; n--)
 		step_rows<CUT, T, true>(s, r, t, n, weights);
+}
+
+/* Writes the logarithms of the rows' sums, if they are wanted; they are complete before the last values are
+ * added. */
+template <class CUT>
+__device__ __forceinline__ void write_lse(const team_tiles<CUT> &s, const team_rows<CUT> &r,
+                                          const attention_tile &t)
+{
+	const float ln_2 = 0.69314718f;
+	const wgmma_work &w = s.w;
+
+	if (!w.lse)
+		return;
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		float total = t.sees_keys() ? sum_of_lanes(r.total[half]) : 0;
+		int row = s.row(t) + half * 8;
+
+		if (threadIdx.x % 4 == 0 && row < w.queries)
+			w.lse[t.batch * w.lse_strides[0] + t.head * w.lse_strides[1] + row * w.lse_strides[2]] =
+			    total == 0 ? -INFINITY : r.peak[half] * ln_2 + logf(total);
+	}
 }
 
 /* Adds the values of the last tile, if there is one. */
@@ -232,6 +254,21 @@ __device__ __forceinline__ unsigned await_number(const attention_memory<CUT> &me
 	return __shfl_sync(~0u, number, 0);
 }
 
+/* The tile of this number, whose queries are there. */
+template <class CUT>
+__device__ __forceinline__ attention_tile take_tile(const wgmma_work &w, const attention_memory<CUT> &memory,
+                                                    const q_ring<CUT> &q, int team, unsigned number)
+{
+	unsigned length = 0;
+
+	if (CUT::HAS_MORE && w.lengths) {
+		if (threadIdx.x % 32 == 0)
+			length = __float_as_uint(hopper::load_shared(memory.length(team, q.stage)));
+		length = __shfl_sync(~0u, length, 0);
+	}
+	return tile_at<CUT>(w, number, (int)length);
+}
+
 template <class CUT, class T>
 __device__ __forceinline__ void attend_tiles(const wgmma_work &w, attention_memory<CUT> memory, int team)
 {
@@ -246,19 +283,22 @@ __device__ __forceinline__ void attend_tiles(const wgmma_work &w, attention_memo
 
 	clear_sums<CUT>(r);
 	while (number < w.tiles) {
-		attention_tile t = tile_at<CUT>(w, number);
+		attention_tile t = take_tile<CUT>(w, memory, s.q, team, number);
 
 		if (!is_begun && t.sees_keys()) {
 			begin_scores<CUT, T>(s, r);
 			begin_rows<CUT, T>(s, r, t, weights);
 		}
 		attend<CUT, T>(s, r, t, weights);
+		if constexpr (CUT::HAS_MORE)
+			write_lse<CUT>(s, r, t);
 		if constexpr (CUT::LOOKS_AHEAD) {
 			q_ring<CUT> next_q = s.q;
 
 			next_q.step();
 			number = await_number<CUT>(memory, next_q, team);
-			attention_tile next = number < w.tiles ? tile_at<CUT>(w, number) : attention_tile();
+			attention_tile next = number < w.tiles ? take_tile<CUT>(w, memory, next_q, team, number)
+			                                       : attention_tile();
 			is_begun = t.sees_keys() && next.sees_keys();
 			if (is_begun) {
 				end_and_begin_rows<CUT, T>(s, r, t, next, next_q.tile(), weights);

@@ -61,13 +61,13 @@ __device__ __forceinline__ void add_values(team_rows<CUT> &r, tile_weights<CUT> 
 
 /* Makes scores of keys that a row does not see -Inf. first: the tile's first key. */
 template <class CUT>
-__device__ __forceinline__ void mask_scores(team_rows<CUT> &r, const wgmma_work &w, int row, int first)
+__device__ __forceinline__ void mask_scores(team_rows<CUT> &r, const attention_rule &rule, int row, int first)
 {
 	int lane = (int)threadIdx.x % 32;
 
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
-		attention_keys keys = attention_keys_of(&w.rule, row + half * 8);
+		attention_keys keys = attention_keys_of(&rule, row + half * 8);
 		int begin = (int)keys.begin - first, end = (int)keys.end - first;
 
 #pragma unroll

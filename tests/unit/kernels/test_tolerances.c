@@ -12,7 +12,7 @@
 #include "common/half.h"
 #include "kernel.h"
 
-/* Gives each operand memory: numbers from [-1, 1]. */
+/* Gives each operand memory: numbers from [-1, 1], or valid indices. */
 static void fill(struct op_args *args)
 {
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
@@ -24,8 +24,11 @@ static void fill(struct op_args *args)
 		view->data = calloc(n + 1, dtype_size(view->dtype));
 		assert_non_null(view->data);
 		view->space = view->data;
-		for (uint64_t i = 0; i < n; i++)
-			half_store(view->data, view->dtype, (int64_t)i, 2.0 * rand() / RAND_MAX - 1);
+		for (uint64_t i = 0, limit = op_index_limit(args, v); i < n; i++)
+			if (limit > 0)
+				((int32_t *)view->data)[i] = (int32_t)((uint64_t)rand() % limit);
+			else
+				half_store(view->data, view->dtype, (int64_t)i, 2.0 * rand() / RAND_MAX - 1);
 	}
 }
 
