@@ -37,7 +37,8 @@ static double flash_ns(const struct op_args *args)
 	double columns = (double)args->views[ATTENTION_Q].shape[3] + (double)args->views[ATTENTION_V].shape[3];
 	double seen = cost.flops / (2 * fmax(columns, 1)) / heads / fmax((double)p.queries, 1);
 	double steps = ceil(fmax(seen, 1) / FLASH_KEYS / p.parts + 0.5);
-	double step_clocks = 1200 + 26 * padded; /* of two blocks of a multiprocessor */
+	double larger = p.block_rows > 64 ? 1.65 : 1;
+	double step_clocks = larger * (1200 + 26 * padded); /* of two blocks of a multiprocessor */
 	double rounds = ceil(blocks / (2 * cuda_multiprocessors()));
 
 	return launch_ns * cuda_clock_factor() + join_ns(attention_flash_workspace(args)) +
@@ -57,7 +58,7 @@ static bool rows_supports(const struct op_args *args, const char **ret_why_not)
 /* Warps go through the keys of a query, or of a part of them, one after another. */
 static double rows_ns(const struct op_args *args)
 {
-	const double launch_ns = 4000, clocks_per_term = 0.06, clocks_per_key = 3;
+	const double launch_ns = 4000, clocks_per_term = 0.65, clocks_per_key = 50;
 	const struct view *q = &args->views[ATTENTION_Q], *o = &args->views[ATTENTION_O];
 	double parts = attention_rows_parts(args);
 	double queries = (double)q->shape[0] * (double)q->shape[1] * (double)q->shape[2];

@@ -33,7 +33,8 @@ def read_rows(folder):
                  for op, dtype, precision, shape, kernel, us, accurate in table.get("times", [])]
         for row in table.get("rows", []):  # some record other things
             if row["measured"]:
-                what = (table["op"], table["dtype"], table["precision"], row["shape"], row["kernel"])
+                op = ",".join([table["op"], *(f"{name}={value}" for name, value in table.get("attributes", {}).items())])
+                what = (op, table["dtype"], table["precision"], row["shape"], row["kernel"])
                 rows.append((what, row["median_us"], row["mode"], row["accurate"]))
     return rows
 
@@ -52,8 +53,9 @@ def check_plans(program, rows, show_all):
         print(f"  {' '.join(what)}: {us:.1f} us, off by {100 * error:+.0f} %")
     numbers = {}
     for error, what, _ in errors:
-        near, n = numbers.get(what[0], (0, 0))
-        numbers[what[0]] = near + (abs(error) <= CLOSE), n + 1
+        op = what[0].partition(",")[0]
+        near, n = numbers.get(op, (0, 0))
+        numbers[op] = near + (abs(error) <= CLOSE), n + 1
     return dict(sorted(numbers.items()))
 
 

@@ -10,7 +10,8 @@
  *     set N VALUE                              the N-th constant of kernels/fitted.c, from 0 on; prints
  *                                              nothing
  *
- * Operands are dense. SHAPE: extents joined by x, MxNxK of gemm.
+ * Operands are dense. SHAPE: as kops-bench has it, MxNxK of gemm. OP: its name, and attributes that are
+ * choices: attention,causal=top_left.
  */
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static const struct described_gpu h200 = {"H200",  9,    0, 132,          232448
                                           3201000, 6016, 2, 140ull << 30, 0};
 
 struct question {
-	char op[16], dtype[8], precision[8], shape[64], kernel[16];
+	char op[64], dtype[8], precision[8], shape[96], kernel[16];
 };
 
 static kops_dtype dtype_of(const char *name)
@@ -50,17 +51,47 @@ static kops_precision precision_of(const char *name)
 	                                   : KOPS_PRECISION_F32;
 }
 
-static unsigned extents_of(const char *shape, uint64_t ret[KOPS_RANK_MAX])
+/* form: the op's size_form from its first separator on; extents after a slash may be left out. NULL: there is
+ * no slash. */
+static unsigned extents_of(const char *shape, const char *form, uint64_t ret[SIZE_EXTENTS_MAX])
 {
 	unsigned n = 0;
-	char *end;
+	char *at = (char *)shape;
 
-	for (const char *at = shape; n < KOPS_RANK_MAX; at = end + 1) {
-		ret[n++] = strtoull(at, &end, 10);
-		if (*end != 'x')
+	for (; n < SIZE_EXTENTS_MAX; n++) {
+		bool follows = n > 0 && form && *form == '/';
+
+		if (n > 0 && !follows && *at != 'x')
 			break;
+		ret[n] = follows && *at != '/' ? ret[n - 1] : strtoull(at + (n > 0), &at, 10);
+		if (n > 0 && form)
+			form = strpbrk(form + 1, "x/");
 	}
 	return n;
+}
+
+/* Sets the op and the attributes that follow it. */
+static bool set_op(const char *text, struct op_args *ret)
+{
+	char copy[64], *rest = copy, *word;
+
+	snprintf(copy, sizeof copy, "%s", text);
+	*ret = (struct op_args){.op = op_by_name(strsep(&rest, ","))};
+	if (!ret->op)
+		return false;
+	op_set_defaults(ret);
+	while ((word = strsep(&rest, ",")) != NULL) {
+		const char *name = strsep(&word, "=");
+		unsigned i = op_attribute_index(ret->op, name), choice;
+
+		if (i == ret->op->n_attributes || !word || ret->op->attributes[i].type != ATTRIBUTE_CHOICE)
+			return false;
+		choice = attribute_choice(&ret->op->attributes[i], word);
+		if (choice == ret->op->attributes[i].n_choices)
+			return false;
+		op_set_attribute(ret, i, choice);
+	}
+	return true;
 }
 
 static void set_matrix(struct view *v, uint64_t rows, uint64_t cols)
@@ -89,15 +120,41 @@ static void set_shapes(struct op_args *args, const uint64_t *e, unsigned n)
 		v[1].rank = n - 1;
 }
 
+/* Without optional operands. */
+static bool set_sized_args(const struct question *q, const uint64_t *extents, struct memory *memory,
+                           struct op_args *ret)
+{
+	char why[WHY_BYTES];
+
+	ret->op->of_size(extents, ret);
+	for (unsigned i = 0; i < ret->op->n_operands; i++)
+		if (ret->op->operands[i].is_optional)
+			ret->views[i] = (struct view){.rank = 0};
+		else
+			ret->views[i].dtype = op_dtype_beside(ret->op, i, dtype_of(q->dtype));
+	if (op_result(ret, why) < 0)
+		return false;
+	for (unsigned i = 0; i < ret->op->n_operands; i++) {
+		if (ret->op->operands[i].is_optional)
+			ret->views[i] = (struct view){.rank = 0};
+		view_make_dense(&ret->views[i]);
+		ret->views[i].space = &memory[i];
+	}
+	return op_check(ret, why) == 0;
+}
+
 static bool set_args(const struct question *q, struct memory *memory, struct op_args *ret)
 {
-	uint64_t extents[KOPS_RANK_MAX] = {0};
-	char why[WHY_BYTES] = "no such op";
-	unsigned n = extents_of(q->shape, extents);
+	uint64_t extents[SIZE_EXTENTS_MAX] = {0};
+	char why[WHY_BYTES];
 
-	*ret = (struct op_args){.op = op_by_name(q->op)};
-	if (!ret->op)
+	if (!set_op(q->op, ret))
 		return false;
+	const char *form = ret->op->size_form;
+	unsigned n = extents_of(q->shape, form ? strpbrk(form, "x/") : NULL, extents);
+
+	if (ret->op == op_by_name("attention"))
+		return set_sized_args(q, extents, memory, ret);
 	set_shapes(ret, extents, n);
 	for (unsigned i = 0; i < ret->op->n_operands; i++) {
 		if (ret->op->operands[i].is_extra ||
@@ -182,7 +239,7 @@ static bool answer(const char *line)
 	struct question q = {0};
 	struct op_args args;
 	char what[8];
-	int n = sscanf(line, "%7s %15s %7s %7s %63s %15s", what, q.op, q.dtype, q.precision, q.shape, q.kernel);
+	int n = sscanf(line, "%7s %63s %7s %7s %95s %15s", what, q.op, q.dtype, q.precision, q.shape, q.kernel);
 
 	if (n < 5 || !set_args(&q, memory, &args))
 		return false;
