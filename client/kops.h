@@ -92,6 +92,11 @@
  *     arg_reduce  y = the index of the largest or   x: 1 to 4 axes                     x: f32, f64,   no
  *                 smallest element of x along its   y: x's shape without the last        f16 or bf16
  *                 last axis                           axis, or with 1 there            y: i32
+ *     top_k       values = the k largest or         x: 1 to 4 axes                     x: f32, f64,   no
+ *                 smallest elements of x along its  values: x's shape with k along       f16 or bf16
+ *                 last axis, indices = where they     the last axis                    values: x's
+ *                 are                               indices: the shape of values         type
+ *                                                                                      indices: i32
  */
 
 /* End of table of ops */
@@ -814,6 +819,32 @@ typedef enum kops_arg_reduce_kind {
  */
 int kops_job_arg_reduce(kops_job *job, kops_view x, kops_view y, kops_arg_reduce_kind kind, const char *kernel);
 
+typedef enum kops_top_k_kind {
+	KOPS_TOP_K_KIND_LARGEST = 0,
+	KOPS_TOP_K_KIND_SMALLEST = 1,
+} kops_top_k_kind;
+
+typedef enum kops_top_k_order {
+	KOPS_TOP_K_ORDER_VALUE = 0,
+	KOPS_TOP_K_ORDER_INDEX = 1,
+} kops_top_k_order;
+
+/*
+ * values = the k largest or smallest elements of x along its last axis, indices = where they are.
+ *   x        1 to 4 axes; f32, f64, f16 or bf16
+ *   values   x's shape with k along the last axis; x's type
+ *   indices  the shape of values; where they are along x's last axis, if wanted; i32; a view without buffer is
+ *            absent
+ *   k        how many of each row; at most 1024
+ *   kind     which elements; largest (0) or smallest (1)
+ *   order    what the results are sorted by: the largest, or smallest, first; or the lowest index first; value
+ *            (0) or index (1)
+ * values must not overlap x. indices must not overlap x or values. Of equal elements the lower index comes
+ * first; -0 and 0 are equal. NaN counts as larger than all numbers.
+ */
+int kops_job_top_k(kops_job *job, kops_view x, kops_view values, kops_view indices, uint32_t k,
+                   kops_top_k_kind kind, kops_top_k_order order, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -1063,6 +1094,13 @@ int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops
  * for kops_job_arg_reduce().
  */
 int kops_arg_reduce(kops *k, kops_view x, kops_view y, kops_arg_reduce_kind kind);
+
+/*
+ * values = the k largest or smallest elements of x along its last axis, indices = where they are. Shapes, types
+ * and use in place as for kops_job_top_k().
+ */
+int kops_top_k(kops *connection, kops_view x, kops_view values, kops_view indices, uint32_t k,
+               kops_top_k_kind kind, kops_top_k_order order);
 
 /* End of one-op calls */
 

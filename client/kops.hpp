@@ -418,6 +418,12 @@ class job
 	{
 		return added(kops_job_arg_reduce(get(), x, y, kind, kernel));
 	}
+	job &top_k(view x, view values, view indices, std::uint32_t k = 1,
+	           kops_top_k_kind kind = KOPS_TOP_K_KIND_LARGEST,
+	           kops_top_k_order order = KOPS_TOP_K_ORDER_VALUE, const char *kernel = nullptr)
+	{
+		return added(kops_job_top_k(get(), x, values, indices, k, kind, order, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -711,6 +717,12 @@ class client
 	void arg_reduce(view x, view y, kops_arg_reduce_kind kind = KOPS_ARG_REDUCE_KIND_MAX)
 	{
 		detail::check(connection(), kops_arg_reduce(get(), x, y, kind));
+	}
+	void top_k(view x, view values, view indices, std::uint32_t k = 1,
+	           kops_top_k_kind kind = KOPS_TOP_K_KIND_LARGEST,
+	           kops_top_k_order order = KOPS_TOP_K_ORDER_VALUE)
+	{
+		detail::check(connection(), kops_top_k(get(), x, values, indices, k, kind, order));
 	}
 	/* End of members of client */
 

@@ -72,6 +72,7 @@ static void put_operand(const struct op *op, unsigned i)
 	printf("\"optional\": %s, ", o->is_optional ? "true" : "false");
 	printf("\"extra\": %s, ", o->is_extra ? "true" : "false");
 	printf("\"index\": %s, ", o->is_index ? "true" : "false");
+	printf("\"result\": %s, ", o->is_result ? "true" : "false");
 	put_dtypes(o->dtypes);
 	put_in_place(op, o->in_place);
 	if (o->dtype_of != OWN_DTYPE && (unsigned)o->dtype_of != i)

@@ -128,6 +128,8 @@ struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
 	bool is_optional;
+	bool is_result;    /* of an optional output: who asks for the first one wants it too, where a client can
+	                      give both */
 	uint32_t dtypes;   /* DTYPE_BIT of each type that it may have */
 	int8_t dtype_of;   /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
 	uint8_t in_place;  /* of an output: bit i is set if it may be the very same view as operand i */

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "arg_reduce/rising.cuh"
 #include "common/hopper/global.cuh"
 #include "reduce/rows.cuh"
 
@@ -22,14 +23,6 @@ namespace
 
 constexpr int UNROLL = 4;
 constexpr int DEEP = 8; /* elements of a row under way, of strided */
-
-template <typename T> struct key_of_element {
-	typedef uint32_t type;
-};
-template <> struct key_of_element<double> {
-	typedef uint64_t type;
-};
-template <typename T> using key_type = typename key_of_element<T>::type;
 
 /* The best of some elements: its key and its column. No key is as low as that of nothing. */
 template <typename KEY> struct best {
@@ -65,17 +58,9 @@ struct work : reduced_rows {
 	int64_t first;
 };
 
-/* The sum makes -0 the same as 0. */
-template <typename T> __device__ __forceinline__ key_type<T> key_of(T element, uint64_t flip)
+template <typename T> __device__ __forceinline__ rising<T> key_of(T element, uint64_t flip)
 {
-	typedef key_type<T> KEY;
-	real<T> v = (real<T>)element + (real<T>)0;
-	constexpr unsigned TOP = sizeof(KEY) * 8 - 1;
-	KEY bits;
-
-	memcpy(&bits, &v, sizeof bits);
-	bits ^= (bits >> TOP ? ~(KEY)0 : (KEY)1 << TOP) ^ (KEY)flip;
-	return v != v ? ~(KEY)0 : bits;
+	return is_nan(element) ? ~(rising<T>)0 : rising_bits(element) ^ (rising<T>)flip;
 }
 
 /* Of GROUP lanes, in each of them. */
@@ -149,11 +134,11 @@ __device__ __forceinline__ void store_piece(const work &w, uint64_t row, uint64_
 
 /* n elements side by side, by GROUP threads of which this is one: its share. */
 template <typename T, unsigned GROUP>
-__device__ __forceinline__ best<key_type<T>> find_in_run(const T *x, uint32_t n, unsigned thread, uint64_t flip)
+__device__ __forceinline__ best<rising<T>> find_in_run(const T *x, uint32_t n, unsigned thread, uint64_t flip)
 {
 	constexpr uint32_t N = sizeof(uint4) / sizeof(T);
 	uint32_t head = (uint32_t)((sizeof(uint4) - (uintptr_t)x % sizeof(uint4)) % sizeof(uint4) / sizeof(T));
-	best<key_type<T>> b, of_vectors;
+	best<rising<T>> b, of_vectors;
 
 	head = head < n ? head : n;
 	const uint4 *vectors = (const uint4 *)(x + head);
@@ -198,7 +183,7 @@ template <typename T, unsigned GROUP> __global__ void __launch_bounds__(THREADS)
 
 		if (piece < pieces && from < w.cols)
 			n = w.chunk < w.cols - from ? w.chunk : w.cols - from;
-		best<key_type<T>> b =
+		best<rising<T>> b =
 		    find_in_run<T, GROUP>((const T *)w.x + (n ? at_row(w, w.x_batch, row) + (int64_t)from : 0),
 		                          (uint32_t)n, threadIdx.x % GROUP, w.flip);
 		if constexpr (GROUP == THREADS)
@@ -224,7 +209,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) find_in_columns
 		uint64_t row = piece % tiles * WARP + threadIdx.x % WARP, part = piece / tiles;
 		uint64_t from = part * w.chunk < w.cols ? part * w.chunk : w.cols;
 		uint64_t to = w.chunk < w.cols - from ? from + w.chunk : w.cols;
-		best<key_type<T>> b;
+		best<rising<T>> b;
 
 		if (row >= w.rows)
 			continue;

@@ -6,6 +6,7 @@
 #include "attention/wgmma_plan.h"
 #include "gemm/problem.h"
 #include "layer_norm/layer_norm.h"
+#include "top_k/top_k.h"
 
 /* Returns an extent near the ends of tiles, or any. */
 static uint64_t random_extent(uint64_t most, struct random *r)
@@ -429,6 +430,31 @@ bool make_attention(struct problem *p, struct random *r)
 bool make_mapped_attention(struct problem *p, struct random *r)
 {
 	return make_rows_of_attention(p, true, r);
+}
+
+/* Makes rows of a warp, of a block and of several, with few of them wanted, many or all. */
+bool make_selected(struct problem *p, struct random *r)
+{
+	static const uint64_t most[] = {40, 300, 4096, 9000, 70000};
+	uint64_t cols = random_extent(most[random_below(r, 5)], r),
+	         rows = 1 + random_below(r, 1 + 20000 / cols);
+	uint64_t all = cols < TOP_K_MAX ? cols : TOP_K_MAX, few = all < 32 ? all : 32;
+	uint64_t k = 1 + random_below(r, random_chance(r, 50) ? few : all);
+	struct view x = {.dtype = random_real(r), .rank = 2, .shape = {rows, cols}}, *of = p->args.views;
+
+	x.strides[0] = (int64_t)(random_chance(r, 50) ? cols : round_up_to_8(cols) + random_below(r, 2));
+	x.strides[1] = 1;
+	of[TOP_K_X] = of[TOP_K_VALUES] = x;
+	of[TOP_K_VALUES].shape[1] = k;
+	view_make_dense(&of[TOP_K_VALUES]);
+	if (random_chance(r, 80)) {
+		of[TOP_K_INDICES] = of[TOP_K_VALUES];
+		of[TOP_K_INDICES].dtype = KOPS_I32;
+	}
+	op_set_attribute(&p->args, 0, (double)k);
+	for (unsigned i = 1; i < p->args.op->n_attributes; i++)
+		op_set_attribute(&p->args, i, (double)random_below(r, 2));
+	return problem_complete(p, random_chance(r, 50), true, r);
 }
 
 bool make_anyhow(struct problem *p, struct random *r)

@@ -79,6 +79,11 @@ bool make_largest_columns(struct problem *p, struct random *r);
 bool make_table(struct problem *p, struct random *r);
 bool make_aligned_table(struct problem *p, struct random *r);
 
+/* ---- top_k ---- */
+
+/* Rows of all the ways, whose elements are side by side. */
+bool make_selected(struct problem *p, struct random *r);
+
 /* ---- Attention ---- */
 
 /* Rows of 16-bit elements that begin at multiples of 16 bytes. */

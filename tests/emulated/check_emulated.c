@@ -22,6 +22,7 @@
 #include "seed.h"
 #include "softmax/pieces.h"
 #include "softmax/ring.h"
+#include "top_k/split.h"
 
 #define WORKSPACE_ALIGNMENT 256
 #define GUARD_BYTES         256
@@ -53,6 +54,7 @@ CUDA_LAUNCH(attention_wgmma);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 CUDA_LAUNCH(arg_reduce_rows);
+CUDA_LAUNCH(top_k_select);
 CUDA_LAUNCH(arg_reduce_strided);
 
 /* ---- Rows ---- */
@@ -223,6 +225,9 @@ static const struct kernel mapped = {
 
 static const struct kernel small = {.supports = takes_all, .launch = gemm_small, .carries = true};
 
+static const struct kernel selecting = {
+    .supports = takes_all, .workspace = top_k_workspace, .launch = top_k_select, .carries = true};
+
 static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
@@ -232,6 +237,7 @@ static const struct kernel *kernel_of(const struct op_args *args)
 	       : strcmp(op, "rms_norm") == 0     ? &norm_pieces
 	       : strcmp(op, "reduce") == 0       ? &strided
 	       : strcmp(op, "arg_reduce") == 0   ? &arg_strided
+	       : strcmp(op, "top_k") == 0        ? &selecting
 	       : strcmp(op, "attention") != 0    ? &small
 	       : mapped.supports(args, &why_not) ? &mapped
 	       : flash.supports(args, &why_not)  ? &flash
@@ -457,6 +463,9 @@ static const struct candidate {
     {"arg_reduce", "arg rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, arg_reduce_rows},
     {"arg_reduce", "arg strided", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_strided, arg_reduce_strided},
     {"arg_reduce", "arg in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"top_k", "select", make_selected, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
+    {"top_k", "select anyhow", make_anyhow, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
+    {"top_k", "select in parts", make_selected, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax", "fused together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_at_once},

@@ -38,6 +38,20 @@ inline void __syncthreads()
 	emulator::meet(b.met[0], (unsigned)b.fibers.size(), "the other threads of its block");
 }
 
+/* Whether the value holds in any thread. Nobody is two rounds ahead of a thread that has still to look. */
+inline bool __syncthreads_or(bool value)
+{
+	emulator::block &b = *emulator::self->block;
+	uint64_t round = b.met[0].round;
+	emulator::vote &vote = b.votes[round % 2];
+
+	if (vote.round != round)
+		vote = {round, false};
+	vote.any |= value;
+	__syncthreads();
+	return vote.any;
+}
+
 inline void __syncwarp()
 {
 	emulator::exchange(0);
@@ -90,6 +104,11 @@ inline int64_t clock64()
 }
 
 /* ---- Values ---- */
+
+inline int __popc(unsigned bits)
+{
+	return __builtin_popcount(bits);
+}
 
 inline int __ffs(int bits)
 {

@@ -93,6 +93,12 @@ struct meeting {
 	waiting fibers;
 };
 
+/* What threads of a block say at a barrier. */
+struct vote {
+	uint64_t round = UINT64_MAX;
+	bool any = false;
+};
+
 struct warp {
 	meeting met;
 	uint64_t exchanged[2][WARP];
@@ -126,6 +132,7 @@ struct block {
 	memory dynamic; /* dynamic shared memory, beside variables of fixed size */
 	unsigned dynamic_bytes;
 	meeting met[16];
+	vote votes[2];
 	std::vector<warp> warps;
 	std::vector<warpgroup> warpgroups;
 	std::map<uint32_t, mbarrier> mbarriers;

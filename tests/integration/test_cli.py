@@ -494,6 +494,11 @@ class Verbs(CliTest):
                      b"save i i.npy\nsave p p.npy\n")
         np.testing.assert_array_equal(self.load("i.npy"), x.argmax(0))
         np.testing.assert_allclose(self.load("p.npy"), x.astype(np.float64).prod(1), rtol=1e-6)
+        self.run_cli("top_k", "x.npy", "--k", "3", "--kind", "smallest", "-o", "k.npy", "--check")
+        np.testing.assert_array_equal(self.load("k.npy"), np.sort(x, 1)[:, :3])
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\nk = top_k x' k=2 order=index\nsave k k.npy\n")
+        np.testing.assert_array_equal(np.sort(self.load("k.npy"), 1), np.sort(x.T, 1)[:, -2:])
+        self.assertIn(b"fewer than k = 100 elements", self.run_cli("top_k", "x.npy", "--k", "100", code=FAILED).stderr)
         self.near(self.load("c.npy"), wide.mean(0), 1e-6)
         self.near(self.load("s.npy"), wide.mean(0).sum(keepdims=True), 1e-5)
 
@@ -847,7 +852,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "arg_reduce", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "arg_reduce", "top_k", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

@@ -21,8 +21,9 @@
  * the distance of f16's subnormals. Results near the end of the type's range may be infinite or finite, and are
  * not judged.
  *
- * transpose, copy, gather and arg_reduce: the same bits. Any other op: the correctly rounded result, which the
- * reference computes. A sum or product in f32 rounded to f16 or bf16 is that too (add/op.c, multiply/op.c).
+ * transpose, copy, gather, arg_reduce and top_k: the same bits. Any other op: the correctly rounded result,
+ * which the reference computes. A sum or product in f32 rounded to f16 or bf16 is that too (add/op.c,
+ * multiply/op.c).
  */
 #include <float.h>
 #include <math.h>
@@ -374,8 +375,8 @@ static const struct rule {
 	const char *op;
 	bool (*oracle)(struct oracle *o, const struct problem *p); /* NULL: the same bits as the reference */
 } rules[] = {
-    {"gemm", oracle_gemm}, {"transpose", NULL},  {"copy", NULL},
-    {"gather", NULL},      {"arg_reduce", NULL}, {NULL, oracle_expected},
+    {"gemm", oracle_gemm}, {"transpose", NULL}, {"copy", NULL},          {"gather", NULL},
+    {"arg_reduce", NULL},  {"top_k", NULL},     {NULL, oracle_expected},
 };
 
 static const struct rule *rule_of(const struct op *op)

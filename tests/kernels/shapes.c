@@ -6,6 +6,7 @@
 #include "check.h"
 #include "gemm/gemm.h"
 #include "softmax/operands.h"
+#include "top_k/top_k.h"
 
 #ifdef KOPS_SANITIZE
 #define PRODUCT_MAX (1u << 17) /* M * N * K */
@@ -341,6 +342,37 @@ static void shape_reduce(struct problem *p, struct random *r)
 	op_set_attribute(&p->args, 0, (double)random_below(r, p->args.op->attributes[0].n_choices));
 }
 
+/* Makes k small, or near a power of two, or all of a row. Rows have elements. */
+static uint32_t random_k(uint64_t columns, struct random *r)
+{
+	uint64_t k = random_chance(r, 40) ? 1 + random_below(r, 16)
+	                                  : ((uint64_t)1 << random_below(r, 11)) + random_below(r, 3) - 1;
+
+	k = k > columns || random_chance(r, 10) ? columns : k;
+	return (uint32_t)(k < 1 ? 1 : k < TOP_K_MAX ? k : TOP_K_MAX);
+}
+
+static void shape_top_k(struct problem *p, struct random *r)
+{
+	kops_dtype dtype = random_dtype(r);
+	uint64_t shape[KOPS_RANK_MAX];
+	bool shared = p->large || random_chance(r, 10);
+	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
+	                       : random_shape(shape, 1, r);
+	uint32_t k = random_k(shape[rank - 1], r);
+
+	if (shape[rank - 1] == 0)
+		shape[rank - 1] = 1;
+	p->args.views[TOP_K_X] = new_view(dtype, rank, shape, false, r);
+	shape[rank - 1] = k;
+	p->args.views[TOP_K_VALUES] = new_view(dtype, rank, shape, true, r);
+	if (random_chance(r, 80))
+		p->args.views[TOP_K_INDICES] = new_view(KOPS_I32, rank, shape, true, r);
+	op_set_attribute(&p->args, 0, k);
+	for (unsigned i = 1; i < p->args.op->n_attributes; i++)
+		op_set_attribute(&p->args, i, (double)random_below(r, p->args.op->attributes[i].n_choices));
+}
+
 /* Makes a table, and indices with one axis or two. */
 static void shape_gather(struct problem *p, struct random *r)
 {
@@ -565,6 +597,7 @@ static const struct shaper shapers[] = {
     {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false},    {"transpose", shape_transpose, false},
     {"add", shape_add, false},      {"copy", shape_copy, false},          {"reduce", shape_reduce, true},
     {"gather", shape_gather, true}, {"attention", shape_attention, true}, {"arg_reduce", shape_reduce, true},
+    {"top_k", shape_top_k, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

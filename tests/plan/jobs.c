@@ -6,6 +6,7 @@
 
 #include "attention/attention.h"
 #include "gemm/gemm.h"
+#include "top_k/top_k.h"
 
 #define BUFFER_BITS 47 /* an address space's worth */
 
@@ -245,6 +246,19 @@ static void shape_reduce(struct op_args *args, struct random *r)
 	op_set_attribute(args, 0, (double)random_below(r, args->op->attributes[0].n_choices));
 }
 
+/* Of all elements of a row, or fewer. Others than top_k takes are refused. */
+static void shape_top_k(struct op_args *args, struct random *r)
+{
+	const struct view *x = &args->views[TOP_K_X];
+	uint64_t n = x->shape[x->rank - 1], k = n < TOP_K_MAX ? n : TOP_K_MAX;
+
+	k = k > 0 && random_chance(r, 70) ? 1 + random_below(r, k) : k;
+	op_set_attribute(args, 0, (double)k);
+	for (unsigned v = TOP_K_VALUES; v <= TOP_K_INDICES; v++)
+		if (!view_is_absent(&args->views[v]))
+			args->views[v].shape[x->rank - 1] = k;
+}
+
 static void shape_gather(struct op_args *args, struct random *r)
 {
 	uint64_t shape[] = {random_extent(r), random_extent(r), random_extent(r)};
@@ -317,6 +331,8 @@ static void shape_op(struct op_args *args, struct random *r)
 		    (struct softmax_params){.scale = random_factor(r), .log = random_chance(r, 50)};
 	if (strcmp(args->op->name, "reduce") == 0 || strcmp(args->op->name, "arg_reduce") == 0)
 		shape_reduce(args, r);
+	if (strcmp(args->op->name, "top_k") == 0)
+		shape_top_k(args, r);
 	for (unsigned v = 0; v < op_first_output(args->op); v++)
 		if (!view_is_absent(&args->views[v]) && random_chance(r, 30))
 			broadcast(args, v, r);

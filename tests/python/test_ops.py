@@ -405,6 +405,48 @@ class Ops(PythonTest):
         np.testing.assert_array_equal(self.kops.argmax(d, 1).download(), x.argmax(1))
         self.near(self.kops.sum(d, (0, 2)).download(), x.astype(np.float64).sum((0, 2)), 20)
 
+    def test_the_largest_and_the_smallest(self):
+        for _ in range(harness.count(400, 30)):
+            shape = tuple(self.random.choice([1, 2, 7, 33, 300]) for _ in range(self.random.randrange(1, 4)))
+            x, axis = self.some_view(shape, self.random.choice(DTYPES)), self.random.randrange(-len(shape), len(shape))
+            if self.random.random() < 0.5:
+                x[...] = np.round(x)  # many are equal
+            if self.random.random() < 0.3:
+                x[tuple(self.random.randrange(n) for n in shape)] = np.nan
+            k, largest, ordered = self.random.randint(1, shape[axis]), self.random.random() < 0.5, self.random.random() < 0.5
+            wide = np.moveaxis(x.astype(np.float64), axis, -1)  # NaN comes last of all that rise
+            keys = (np.where(np.isnan(wide), 0, -wide), ~np.isnan(wide)) if largest else (wide,)
+            order = np.lexsort((np.broadcast_to(np.arange(shape[axis]), wide.shape), *keys))
+            want = np.moveaxis(order[..., :k] if ordered else np.sort(order[..., :k]), -1, axis)
+            say = f"{shape} {x.strides} {axis} {k} {largest} {ordered}"
+            for _ in range(3):
+                values, indices = self.kops.topk(x, k, axis, largest, ordered)
+                self.assertEqual((values.dtype, indices.dtype), (x.dtype, np.int32), say)
+                np.testing.assert_array_equal(indices, want, say)
+                np.testing.assert_array_equal(values, np.take_along_axis(x, want, axis), say)
+        x = self.shared((6, 40))
+        out = self.kops.empty((6, 3)), self.kops.empty((6, 3), np.int32)
+        for _ in range(4):
+            x[...] = self.numbers(x.shape)
+            results = self.kops.top_k(x, 3, out=(out[0], out[1]))
+            self.assertIs(results[0], out[0])
+            np.testing.assert_array_equal(out[1], np.argsort(-x, 1)[:, :3])
+        job = self.kops.job()
+        with job:
+            values, indices = job.top_k(x, 2, 0, kind="smallest")
+            rows = job.gather(x, indices[0])
+        np.testing.assert_array_equal(values, np.sort(x, 0)[:2])
+        np.testing.assert_array_equal(rows, x[np.argmin(x, 0)])
+        self.assertEqual([y.shape for y in self.kops.top_k(np.empty((0, 5), np.float32), 2)], [(0, 2)] * 2)
+        self.fails(kops.ShapeError, "k may be at most 40", self.kops.top_k, x, 41)
+        self.fails(kops.ArgumentError, "k", self.kops.top_k, x, 0)
+        self.fails(kops.ArgumentError, "a tuple of 2 arrays, values, indices", self.kops.top_k, x, 3, out=out[0])
+        self.fails(kops.ShapeError, "out has shape", self.kops.top_k, x, 2, out=out)
+        self.fails(kops.DtypeError, "int32", self.kops.top_k, x, 3, out=(out[0], out[0]))
+        d = self.kops.device_array((6, 40)).upload(x)
+        values, indices = self.kops.top_k(d, 5)
+        np.testing.assert_array_equal(indices.download(), np.argsort(-x, 1)[:, :5])
+
     def test_integers_and_complex_numbers_are_moved(self):
         for dtype in np.int32, np.complex64, np.complex128:
             x = self.random_bits((3, 20, 33), dtype)

@@ -196,7 +196,7 @@ static int parse_load(struct line *line, struct jobfile_value *value)
 /* Parses what follows "name =". */
 static int parse_right(struct line *line, struct jobfile_value *value)
 {
-	char names[128];
+	char names[192];
 
 	if (strcmp(line->words[2], "load") == 0)
 		return parse_load(line, value);

@@ -107,27 +107,6 @@ int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t 
 	return 0;
 }
 
-/* Sets rank and shape of out as the op's description has them, and its type if that is not the inputs'. Whether
- * the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
-static int set_shape(struct step *step, char *why)
-{
-	const struct op *op = op_by_name(step->op->name);
-	kops_operand operands[STEP_OPERANDS_MAX];
-	unsigned n = step_operands(step, operands) - 1;
-	kops_view result;
-
-	for (unsigned i = 0; i < n; i++)
-		operands[i].view.dtype =
-		    (kops_dtype)__builtin_ctz(op->operands[op_operand_index(op, operands[i].name)].dtypes);
-	if (kops_op_result(op->name, operands, n, NULL, 0, operands[n].name, &result, why, CLI_WHY_BYTES) < 0)
-		return KOPS_E_INVALID;
-	step->out.rank = result.rank;
-	memcpy(step->out.shape, result.shape, sizeof(result.shape));
-	if (op->operands[step->op->n_inputs].dtype_of == OWN_DTYPE)
-		step->out.dtype = result.dtype;
-	return 0;
-}
-
 /* Whether attribute i was given, and what. */
 static bool is_given(const struct settings *settings, unsigned i, double *ret)
 {
@@ -144,6 +123,43 @@ static bool is_known(const struct step *step, unsigned i, double *ret)
 		return true;
 	*ret = 1;
 	return step->accumulates && op_by_name(step->op->name)->attributes[i].is_of_old;
+}
+
+/* Lists the attributes that are known. Returns how many there are. */
+static size_t step_attributes(const struct step *step, kops_attribute ret[OP_ATTRIBUTES_MAX])
+{
+	const struct op *op = op_by_name(step->op->name);
+	double given;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		if (is_known(step, i, &given))
+			ret[n++] = (kops_attribute){.name = op->attributes[i].name, .value = given};
+	return n;
+}
+
+/* Sets rank and shape of out as the op's description has them, and its type if that is not the inputs'. Whether
+ * the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
+static int set_shape(struct step *step, char *why)
+{
+	const struct op *op = op_by_name(step->op->name);
+	kops_operand operands[STEP_OPERANDS_MAX];
+	kops_attribute attributes[OP_ATTRIBUTES_MAX];
+	unsigned n = step_operands(step, operands) - 1;
+	size_t n_attributes = step_attributes(step, attributes);
+	kops_view result;
+
+	for (unsigned i = 0; i < n; i++)
+		operands[i].view.dtype =
+		    (kops_dtype)__builtin_ctz(op->operands[op_operand_index(op, operands[i].name)].dtypes);
+	if (kops_op_result(op->name, operands, n, attributes, n_attributes, operands[n].name, &result, why,
+	                   CLI_WHY_BYTES) < 0)
+		return KOPS_E_INVALID;
+	step->out.rank = result.rank;
+	memcpy(step->out.shape, result.shape, sizeof(result.shape));
+	if (op->operands[step->op->n_inputs].dtype_of == OWN_DTYPE)
+		step->out.dtype = result.dtype;
+	return 0;
 }
 
 const char *operation_needs_old(const struct operation *op, const struct settings *set)
@@ -199,12 +215,7 @@ int step_enqueue(kops_job *job, const struct step *step)
 	const struct op *op = op_by_name(step->op->name);
 	kops_operand operands[STEP_OPERANDS_MAX];
 	kops_attribute attributes[OP_ATTRIBUTES_MAX];
-	double given;
-	size_t n = 0;
-
-	for (unsigned i = 0; i < op->n_attributes; i++)
-		if (is_known(step, i, &given))
-			attributes[n++] = (kops_attribute){.name = op->attributes[i].name, .value = given};
+	size_t n = step_attributes(step, attributes);
 	unsigned n_operands = step_operands(step, operands);
 	return kops_job_op(job, op->name, operands, n_operands, attributes, n, step->set.kernel);
 }

@@ -9,97 +9,105 @@
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel)
 {
-	const kops_view views[] = {a, b, {0}, c};
-	const double values[] = {alpha, beta, precision, 0};
-	return client_add_op(job, &op_gemm, views, values, kernel);
+	const kops_view operands[] = {a, b, {0}, c};
+	const double attributes[] = {alpha, beta, precision, 0};
+	return client_add_op(job, &op_gemm, operands, attributes, kernel);
 }
 
 int kops_job_softmax(kops_job *job, kops_view x, kops_view y, double scale, bool log, const char *kernel)
 {
-	const kops_view views[] = {x, {0}, y};
-	const double values[] = {scale, log};
-	return client_add_op(job, &op_softmax, views, values, kernel);
+	const kops_view operands[] = {x, {0}, y};
+	const double attributes[] = {scale, log};
+	return client_add_op(job, &op_softmax, operands, attributes, kernel);
 }
 
 int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kernel)
 {
-	const kops_view views[] = {x, y};
-	return client_add_op(job, &op_transpose, views, NULL, kernel);
+	const kops_view operands[] = {x, y};
+	return client_add_op(job, &op_transpose, operands, NULL, kernel);
 }
 
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
 {
-	const kops_view views[] = {a, b, y};
-	return client_add_op(job, &op_add, views, NULL, kernel);
+	const kops_view operands[] = {a, b, y};
+	return client_add_op(job, &op_add, operands, NULL, kernel);
 }
 
 int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel)
 {
-	const kops_view views[] = {x, y};
-	return client_add_op(job, &op_copy, views, NULL, kernel);
+	const kops_view operands[] = {x, y};
+	return client_add_op(job, &op_copy, operands, NULL, kernel);
 }
 
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel)
 {
-	const kops_view views[] = {x, y};
-	const double values[] = {kind};
-	return client_add_op(job, &op_reduce, views, values, kernel);
+	const kops_view operands[] = {x, y};
+	const double attributes[] = {kind};
+	return client_add_op(job, &op_reduce, operands, attributes, kernel);
 }
 
 int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
 {
-	const kops_view views[] = {a, b, y};
-	return client_add_op(job, &op_multiply, views, NULL, kernel);
+	const kops_view operands[] = {a, b, y};
+	return client_add_op(job, &op_multiply, operands, NULL, kernel);
 }
 
 int kops_job_layer_norm(kops_job *job, kops_view x, kops_view weight, kops_view bias, kops_view y, double eps,
                         const char *kernel)
 {
-	const kops_view views[] = {x, weight, bias, {0}, y, {0}};
-	const double values[] = {eps};
-	return client_add_op(job, &op_layer_norm, views, values, kernel);
+	const kops_view operands[] = {x, weight, bias, {0}, y, {0}};
+	const double attributes[] = {eps};
+	return client_add_op(job, &op_layer_norm, operands, attributes, kernel);
 }
 
 int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, const char *kernel)
 {
-	const kops_view views[] = {x, indices, y};
-	return client_add_op(job, &op_gather, views, NULL, kernel);
+	const kops_view operands[] = {x, indices, y};
+	return client_add_op(job, &op_gather, operands, NULL, kernel);
 }
 
 int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y, double eps, const char *kernel)
 {
-	const kops_view views[] = {x, weight, {0}, {0}, y, {0}};
-	const double values[] = {eps};
-	return client_add_op(job, &op_rms_norm, views, values, kernel);
+	const kops_view operands[] = {x, weight, {0}, {0}, y, {0}};
+	const double attributes[] = {eps};
+	return client_add_op(job, &op_rms_norm, operands, attributes, kernel);
 }
 
 int kops_job_subtract(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel)
 {
-	const kops_view views[] = {a, b, y};
-	return client_add_op(job, &op_subtract, views, NULL, kernel);
+	const kops_view operands[] = {a, b, y};
+	return client_add_op(job, &op_subtract, operands, NULL, kernel);
 }
 
 int kops_job_unary(kops_job *job, kops_view x, kops_view y, kops_unary_function function, double scale,
                    double low, double high, const char *kernel)
 {
-	const kops_view views[] = {x, y};
-	const double values[] = {function, scale, low, high};
-	return client_add_op(job, &op_unary, views, values, kernel);
+	const kops_view operands[] = {x, y};
+	const double attributes[] = {function, scale, low, high};
+	return client_add_op(job, &op_unary, operands, attributes, kernel);
 }
 
 int kops_job_attention(kops_job *job, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
                        kops_attention_causal causal, const char *kernel)
 {
-	const kops_view views[] = {q, k, v, mask, {0}, o, {0}};
-	const double values[] = {0, causal, 0};
-	return client_add_op(job, &op_attention, views, values, kernel);
+	const kops_view operands[] = {q, k, v, mask, {0}, o, {0}};
+	const double attributes[] = {0, causal, 0};
+	return client_add_op(job, &op_attention, operands, attributes, kernel);
 }
 
 int kops_job_arg_reduce(kops_job *job, kops_view x, kops_view y, kops_arg_reduce_kind kind, const char *kernel)
 {
-	const kops_view views[] = {x, y};
-	const double values[] = {kind};
-	return client_add_op(job, &op_arg_reduce, views, values, kernel);
+	const kops_view operands[] = {x, y};
+	const double attributes[] = {kind};
+	return client_add_op(job, &op_arg_reduce, operands, attributes, kernel);
+}
+
+int kops_job_top_k(kops_job *job, kops_view x, kops_view values, kops_view indices, uint32_t k,
+                   kops_top_k_kind kind, kops_top_k_order order, const char *kernel)
+{
+	const kops_view operands[] = {x, values, indices};
+	const double attributes[] = {k, kind, order};
+	return client_add_op(job, &op_top_k, operands, attributes, kernel);
 }
 
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
@@ -178,9 +186,9 @@ int kops_unary(kops *k, kops_view x, kops_view y, kops_unary_function function, 
 {
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
-	return status < 0
-	           ? status
-	           : client_one_op_finish(k, kops_job_unary(job, x, y, function, scale, low, high, NULL));
+	if (status < 0)
+		return status;
+	return client_one_op_finish(k, kops_job_unary(job, x, y, function, scale, low, high, NULL));
 }
 
 int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops_view mask, kops_view o,
@@ -188,9 +196,9 @@ int kops_attention(kops *connection, kops_view q, kops_view k, kops_view v, kops
 {
 	kops_job *job;
 	int status = client_one_op_begin(connection, &job);
-	return status < 0
-	           ? status
-	           : client_one_op_finish(connection, kops_job_attention(job, q, k, v, mask, o, causal, NULL));
+	if (status < 0)
+		return status;
+	return client_one_op_finish(connection, kops_job_attention(job, q, k, v, mask, o, causal, NULL));
 }
 
 int kops_arg_reduce(kops *k, kops_view x, kops_view y, kops_arg_reduce_kind kind)
@@ -198,4 +206,14 @@ int kops_arg_reduce(kops *k, kops_view x, kops_view y, kops_arg_reduce_kind kind
 	kops_job *job;
 	int status = client_one_op_begin(k, &job);
 	return status < 0 ? status : client_one_op_finish(k, kops_job_arg_reduce(job, x, y, kind, NULL));
+}
+
+int kops_top_k(kops *connection, kops_view x, kops_view values, kops_view indices, uint32_t k,
+               kops_top_k_kind kind, kops_top_k_order order)
+{
+	kops_job *job;
+	int status = client_one_op_begin(connection, &job);
+	if (status < 0)
+		return status;
+	return client_one_op_finish(connection, kops_job_top_k(job, x, values, indices, k, kind, order, NULL));
 }

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce", "top_k"]
 # End of names of described ops
 __all__ += _named.NAMES
 
@@ -175,13 +175,16 @@ class _OfDefault(Named):
     def arg_reduce(self, *args: Any, **attributes: Any) -> Any:
         return default_client().arg_reduce(*args, **attributes)
 
+    def top_k(self, *args: Any, **attributes: Any) -> Any:
+        return default_client().top_k(*args, **attributes)
+
 
 _of_default = _OfDefault()
 relu, gelu, gelu_tanh, silu = _of_default.relu, _of_default.gelu, _of_default.gelu_tanh, _of_default.silu
 sigmoid, tanh, exp, log, sqrt = _of_default.sigmoid, _of_default.tanh, _of_default.exp, _of_default.log, _of_default.sqrt
 abs, negative, clip = _of_default.abs, _of_default.negative, _of_default.clip
 sum, prod, mean, max, min = _of_default.sum, _of_default.prod, _of_default.mean, _of_default.max, _of_default.min
-argmax, argmin = _of_default.argmax, _of_default.argmin
+argmax, argmin, topk = _of_default.argmax, _of_default.argmin, _of_default.topk
 
 
 # Made by scripts/gen-ops: described ops
@@ -379,6 +382,24 @@ def arg_reduce(x: Operand, kind: str = "max", axis: Axes = -1, *, keepdims: bool
     Of equal elements it is the first. The first NaN counts as the largest, and as the smallest.
     """
     return default_client().arg_reduce(x, kind, axis, keepdims=keepdims, out=out, kernel=kernel)
+
+
+def top_k(x: Operand, k: int = 1, axis: int = -1, *, kind: str = "largest", order: str = "value",
+          out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
+    """values = the k largest or smallest elements of x along its last axis, indices = where they are.
+
+    x: 1 to 4 axes; f32, f64, f16 or bf16
+    axis: which axis of x is taken for the last
+    k: how many of each row; at most 1024
+    kind: which elements; largest or smallest
+    order: what the results are sorted by: the largest, or smallest, first; or the lowest index first; value or index
+    The results are values and indices, in a tuple:
+    values: x's shape with k along the last axis
+    indices: the shape of values; where they are along x's last axis, if wanted
+    Of equal elements the lower index comes first; -0 and 0 are equal. NaN counts as larger than all
+    numbers.
+    """
+    return default_client().top_k(x, k, axis, kind=kind, order=order, out=out, kernel=kernel)
 
 
 # End of described ops

@@ -16,7 +16,7 @@ from ._job import Job, add_ops
 from ._library import gid_of, lib, text, uid_of
 from ._memory import Memory
 from ._named import Named
-from ._ops import Axes, Op, Operand
+from ._ops import Axes, Op, Operand, Result
 from ._pool import Slab
 from ._receipt import Receipt
 from ._session import NativeJob, Session
@@ -26,6 +26,10 @@ from .errors import error
 CALLS_MAX = 256     # that are kept for being repeated
 OPS_MAX = 32        # of one call in one job; the message of a job has 16 KiB
 CACHE_BYTES = 256 << 20
+
+
+def _several(result: Result) -> tuple[Array, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ class Client(Named):
         self._session = Session(socket, name, timeout, spin_us, cache_bytes)
         self._calls: dict[object, Call] = {}
         self._seen: dict[object, _Seen] = {}  # by the identities of arrays
-        self._results: dict[object, tuple[tuple[int, ...], np.dtype[Any]]] = {}  # shape and type, by function and operands
+        # Shape and type of each result, by function and operands.
+        self._results: dict[object, tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]] = {}
         self._last: tuple[NativeJob, float, int] | None = None
 
     # Arrays
@@ -419,6 +424,24 @@ class Client(Named):
         key = (_ops.arg_reduce, id(x), id(out), axis, bool(keepdims), kind, kernel)
         return self._op(key, (x,), out)
 
+    def top_k(self, x: Operand, k: int = 1, axis: int = -1, *, kind: str = "largest", order: str = "value",
+              out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
+        """values = the k largest or smallest elements of x along its last axis, indices = where they are.
+
+        x: 1 to 4 axes; f32, f64, f16 or bf16
+        axis: which axis of x is taken for the last
+        k: how many of each row; at most 1024
+        kind: which elements; largest or smallest
+        order: what the results are sorted by: the largest, or smallest, first; or the lowest index first; value or index
+        The results are values and indices, in a tuple:
+        values: x's shape with k along the last axis
+        indices: the shape of values; where they are along x's last axis, if wanted
+        Of equal elements the lower index comes first; -0 and 0 are equal. NaN counts as larger than all
+        numbers.
+        """
+        key = (_ops.top_k, id(x), id(out), axis, k, kind, order, kernel)
+        return self._op(key, (x,), out)
+
     # End of described ops
 
     @property
@@ -463,18 +486,20 @@ class Client(Named):
             if not is_given:
                 if key not in self._results:
                     return None, None
-                out = _array.empty(self._session, *self._results[key])
-            may_write = all(x.flags.writeable for x in (out, *further))
-            call = self._calls.get((*key, layout(out))) if may_write else None
+                made = tuple(_array.empty(self._session, *x) for x in self._results[key])
+                out = made if len(made) > 1 else made[0]
+            results = _several(out)
+            may_write = all(x.flags.writeable for x in (*results, *further))
+            call = self._calls.get((*key, *map(layout, results))) if may_write else None
         except AttributeError:  # some have no layout
             return None, out
-        if call is not None and is_given:
+        if call is not None and is_given and not isinstance(out, tuple):  # whose identity says nothing of its arrays
             with self._session.turn, self._session:
                 call.see(ids, (*operands, out))
         return call, out
 
     def _first(self, function: _ops.Function, operands: tuple[Any, ...], out: Any, params: tuple[Any, ...],
-               is_given: bool) -> Array:
+               is_given: bool) -> Result:
         desk = Desk(self, self._session)
         result, ops = function(desk, *operands, out, *params)
         desk.load()
@@ -483,23 +508,25 @@ class Client(Named):
         desk.store()
         if ops:
             self._last = (call.job, desk.copy_us, desk.copied_bytes)
-        if not desk.copies and not desk.temporaries and 0 < len(ops) <= OPS_MAX and isinstance(result, np.ndarray):
-            self._remember(call, function, operands, result, params)
+        if not desk.copies and not desk.temporaries and 0 < len(ops) <= OPS_MAX:
+            self._remember(call, function, operands, _several(result), params)
         return result
 
-    def _remember(self, call: Call, function: _ops.Function, operands: tuple[Any, ...], result: NDArray,
+    def _remember(self, call: Call, function: _ops.Function, operands: tuple[Any, ...], results: tuple[Array, ...],
                   params: tuple[Any, ...]) -> None:
         """For _op()."""
+        if not all(isinstance(x, np.ndarray) for x in results):
+            return
         try:
             key = (function, params, *map(layout, operands))
         except AttributeError:
             return
         with self._session.turn, self._session:
             if self._calls.get(call.keys[0]) is call:
-                call.know_as((*key, layout(result)))
+                call.know_as((*key, *map(layout, results)))
             while len(self._results) >= CALLS_MAX:
                 del self._results[next(iter(self._results))]
-            self._results[key] = (result.shape, result.dtype)
+            self._results[key] = tuple((x.shape, x.dtype) for x in results)
 
     def _one_job(self, desk: Desk, ops: list[Op], out_is_given: bool) -> Call:
         key = tuple((op.name, op.params, op.names, *map(layout, op.arrays)) for op in ops)

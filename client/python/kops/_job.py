@@ -13,7 +13,7 @@ from ._array import Array, layout, view_of
 from ._desk import Desk
 from ._library import UINT32_MAX, UINT64_MAX, lib, text, whole
 from ._named import Named
-from ._ops import Axes, Op, Operand
+from ._ops import Axes, Op, Operand, Result
 from ._pool import Slab
 from ._receipt import Receipt
 from ._session import LET_GO_S, NativeJob, Session
@@ -132,9 +132,13 @@ class Job(Named):
                    out: Array | None = None, kernel: str | None = None) -> Any:
         return self._add(*_ops.arg_reduce(self._desk, x, out, axis, bool(keepdims), kind, kernel))
 
+    def top_k(self, x: Operand, k: int = 1, axis: int = -1, *, kind: str = "largest", order: str = "value",
+              out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
+        return self._add(*_ops.top_k(self._desk, x, out, axis, k, kind, order, kernel))
+
     # End of described ops
 
-    def _add(self, result: Array, ops: list[Op]) -> Array:
+    def _add(self, result: Result, ops: list[Op]) -> Result:
         if self._is_sent and self._ops:
             raise error("STATE", "no op can be added after submit(): make another job")
         with self._session.turn, self._session as session:

@@ -20,6 +20,9 @@ class Named:
     def arg_reduce(self, *_args: Any, **_attributes: Any) -> Any:
         raise NotImplementedError
 
+    def top_k(self, *_args: Any, **_attributes: Any) -> Any:
+        raise NotImplementedError
+
     def relu(self, x: Operand, out: Array | None = None) -> Any:
         """max(x, 0)"""
         return self.unary(x, out, function="relu")
@@ -96,5 +99,11 @@ class Named:
         """As numpy.argmin, in int32; axes as for argmax()."""
         return self.arg_reduce(x, "min", axis, keepdims=keepdims, out=out)
 
+    def topk(self, x: Operand, k: int, axis: int = -1, largest: bool = True, sorted: bool = True, *,
+             out: tuple[Array, Array] | None = None) -> Any:
+        """(values, indices) as of torch.topk; of equal elements the lower index comes first, and indices are int32. Results
+        that are not sorted are in the order of their indices."""
+        return self.top_k(x, k, axis, kind="largest" if largest else "smallest", order="value" if sorted else "index", out=out)
 
-NAMES = [name for name in vars(Named) if not name.startswith("_") and name not in ("unary", "reduce", "arg_reduce")]
+
+NAMES = [name for name in vars(Named) if not name.startswith("_") and name not in ("unary", "reduce", "arg_reduce", "top_k")]

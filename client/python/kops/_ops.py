@@ -29,7 +29,8 @@ Axes = Union[int, "tuple[int, ...]", None]  # None: all
 
 
 Attributes = tuple[tuple[str, Any], ...]
-Function = Callable[..., "tuple[Array, list[Op]]"]  # desk, operands, out, parameters
+Result = Union[Array, "tuple[Array, ...]"]  # several, of ops that have more than one
+Function = Callable[..., "tuple[Result, list[Op]]"]  # desk, operands, out, parameters
 
 
 ORDERED = ("arg_reduce",)  # whose result depends on the order of the elements that are reduced
@@ -294,12 +295,22 @@ def _shape_of(dtype: int, shape: tuple[int, ...]) -> View:
     return view
 
 
+def _given(out: Any, names: tuple[str, ...]) -> tuple[Array | None, ...]:
+    """The arrays for results of these names."""
+    if out is None or len(names) == 1:
+        return (out,) * len(names)
+    if not isinstance(out, tuple) or len(out) != len(names):
+        raise error("INVALID", f"out is a {type(out).__name__}; it must be a tuple of {len(names)} arrays, {', '.join(names)}")
+    return out
+
+
 def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attributes: Attributes, output: str,
-               out: Array | None, kernel: str | None, along: tuple[Any, bool | None] | None = None,
-               also: dict[str, Array | None] | None = None) -> tuple[Array, list[Op]]:
+               out: Result | None, kernel: str | None, along: tuple[Any, bool | None] | None = None,
+               also: dict[str, Array | None] | None = None, beside: tuple[str, ...] = ()) -> tuple[Result, list[Op]]:
     """The result is what libkops says of it. A number of Python takes the type of the first array. along: the axis of the
     first operand that takes the place of its last, and whether the result has one index there; None: the whole axis. Unless
-    it is None, there may be several axes. also: arrays for further outputs."""
+    it is None, there may be several axes. also: arrays for further outputs. beside: the outputs that are results beside the
+    first."""
     check_attributes(op, attributes)
     given = {name: x for name, x in operands.items() if x is not None}
     first = next((x for x in given.values() if not isinstance(x, (int, float))), None)
@@ -318,7 +329,6 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
                 whole[name] = _with_last(_of_rank(whole[name], x.ndim), axes[0])
     for name, x in whole.items():
         _check_rank(x, name)
-
     described = (*whole,), tuple((dtype_code(x.dtype), x.shape) for x in whole.values()), attributes
 
     def result_of(name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -330,19 +340,23 @@ def _described(desk: Desk, op: str, operands: dict[str, Operand | None], attribu
             shape = _with_axes(shape, axes, along[1], next(iter(arrays.values())).ndim)
         return shape, dtype_of(dtype, whole.values())
 
-    out, y = _output(desk, out, *result_of(output), tuple(given.values()))
-    if along and along[1] is None:
-        y = _with_last(y, axes[0])
-    elif along:
-        y = (y.squeeze(axes) if along[1] else y)[..., None]
-    y = y if y.ndim else y[None]
-    outputs = {output: y}
+    results: list[Array] = []
+    outputs: dict[str, NDArray] = {}
+    for name, place in zip((output, *beside), _given(out, (output, *beside))):
+        result, y = _output(desk, place, *result_of(name), tuple(given.values()))
+        if along and along[1] is None:
+            y = _with_last(y, axes[0])
+        elif along:
+            y = (y.squeeze(axes) if along[1] else y)[..., None]
+        outputs[name] = y if y.ndim else y[None]
+        results.append(result)
     for name, further in (also or {}).items():
         if further is not None:
             _, z = _output(desk, further, *result_of(name), (), name=name)
             outputs[name] = _with_last(z, axes[0]) if along else z
-    return out, [*ops, Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
-                    len(outputs))] if y.size else []
+    return tuple(results) if beside else results[0], [
+        *ops, Op(op, (*whole.values(), *outputs.values()), (attributes, _kernel(kernel)), (*whole, *outputs),
+                 len(outputs))] if outputs[output].size else []
 
 
 @functools.lru_cache(maxsize=256)
@@ -369,69 +383,76 @@ def _with_axes(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool | N
 
 
 def softmax(desk: Desk, x: Operand, mask: Operand | None, out: Array | None, axis: int, scale: float, log: bool,
-            kernel: str | None) -> tuple[Array, list[Op]]:
+            kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "softmax", {"x": x, "mask": mask}, (("scale", scale), ("log", log),), "y", out, kernel,
                       (axis, None))
 
 
-def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+def transpose(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "transpose", {"x": x}, (), "y", out, kernel)
 
 
-def add(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+def add(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "add", {"a": a, "b": b}, (), "y", out, kernel)
 
 
-def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+def copy(desk: Desk, x: Operand, out: Array | None, kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "copy", {"x": x}, (), "y", out, kernel)
 
 
 def reduce(desk: Desk, x: Operand, out: Array | None, axis: Axes, keepdims: bool, kind: str,
-           kernel: str | None) -> tuple[Array, list[Op]]:
+           kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "reduce", {"x": x}, (("kind", kind),), "y", out, kernel, (axis, keepdims))
 
 
-def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+def multiply(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "multiply", {"a": a, "b": b}, (), "y", out, kernel)
 
 
 def layer_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, residual: Operand | None,
                sum: Array | None, out: Array | None, axis: int, eps: float,
-               kernel: str | None) -> tuple[Array, list[Op]]:
+               kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "layer_norm", {"x": x, "weight": weight, "bias": bias, "residual": residual},
                       (("eps", eps),), "y", out, kernel, (axis, None), also={"sum": sum})
 
 
-def gather(desk: Desk, x: Operand, indices: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+def gather(desk: Desk, x: Operand, indices: Operand, out: Array | None, kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "gather", {"x": x, "indices": indices}, (), "y", out, kernel)
 
 
 def rms_norm(desk: Desk, x: Operand, weight: Operand | None, bias: Operand | None, residual: Operand | None,
-             sum: Array | None, out: Array | None, axis: int, eps: float, kernel: str | None) -> tuple[Array, list[Op]]:
+             sum: Array | None, out: Array | None, axis: int, eps: float,
+             kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "rms_norm", {"x": x, "weight": weight, "bias": bias, "residual": residual}, (("eps", eps),),
                       "y", out, kernel, (axis, None), also={"sum": sum})
 
 
-def subtract(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Array, list[Op]]:
+def subtract(desk: Desk, a: Operand, b: Operand, out: Array | None, kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "subtract", {"a": a, "b": b}, (), "y", out, kernel)
 
 
 def unary(desk: Desk, x: Operand, out: Array | None, function: str, scale: float, low: float, high: float,
-          kernel: str | None) -> tuple[Array, list[Op]]:
+          kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "unary", {"x": x},
                       (("function", function), ("scale", scale), ("low", low), ("high", high),), "y", out, kernel)
 
 
 def attention(desk: Desk, q: Operand, k: Operand, v: Operand, mask: Operand | None, lengths: Operand | None,
               lse: Array | None, out: Array | None, scale: float, causal: str, window: int,
-              kernel: str | None) -> tuple[Array, list[Op]]:
+              kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "attention", {"q": q, "k": k, "v": v, "mask": mask, "lengths": lengths},
                       (("scale", scale), ("causal", causal), ("window", window),), "o", out, kernel, also={"lse": lse})
 
 
 def arg_reduce(desk: Desk, x: Operand, out: Array | None, axis: Axes, keepdims: bool, kind: str,
-               kernel: str | None) -> tuple[Array, list[Op]]:
+               kernel: str | None) -> tuple[Result, list[Op]]:
     return _described(desk, "arg_reduce", {"x": x}, (("kind", kind),), "y", out, kernel, (axis, keepdims))
+
+
+def top_k(desk: Desk, x: Operand, out: tuple[Array, Array] | None, axis: int, k: int, kind: str, order: str,
+          kernel: str | None) -> tuple[Result, list[Op]]:
+    return _described(desk, "top_k", {"x": x}, (("k", k), ("kind", kind), ("order", order),), "values", out, kernel,
+                      (axis, None), beside=("indices",))
 
 
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
@@ -439,7 +460,9 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32"
                                                    ("reduce", "kind"): ("sum", "max", "mean", "min", "prod"),
                                                    ("unary", "function"): ("none", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "abs"),
                                                    ("attention", "causal"): ("none", "top_left", "bottom_right"),
-                                                   ("arg_reduce", "kind"): ("max", "min")}
+                                                   ("arg_reduce", "kind"): ("max", "min"),
+                                                   ("top_k", "kind"): ("largest", "smallest"),
+                                                   ("top_k", "order"): ("value", "index")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices"), ("attention", "lengths")])
 EXTRA: frozenset[tuple[str, str]] = frozenset([("softmax", "mask"), ("layer_norm", "residual"),
                                                ("rms_norm", "residual")])

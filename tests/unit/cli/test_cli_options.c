@@ -147,7 +147,7 @@ static void mistyped_words_find_the_nearest(void **state)
 
 static void the_ops_are_those_of_the_list(void **state)
 {
-	char text[128], small[8], last[64];
+	char text[192], small[8], last[64];
 
 	(void)state;
 	assert_string_equal(operation_at(0)->name, "gemm");

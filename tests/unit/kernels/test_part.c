@@ -16,6 +16,7 @@
 #include "gemm/gemm.h"
 #include "seed.h"
 #include "softmax/operands.h"
+#include "top_k/top_k.h"
 
 #define ELEMENTS (1u << 15) /* in each of the three pieces of memory */
 
@@ -134,6 +135,24 @@ static void make_reduce(struct op_args *args)
 		args->views[1].dtype = KOPS_I32;
 }
 
+static void make_top_k(struct op_args *args)
+{
+	uint64_t shape[4];
+	uint32_t rank = 1 + (uint32_t)pick(4);
+
+	random_shape(shape, rank);
+	args->views[TOP_K_X] = random_view(shape, rank, TOP_K_X);
+	shape[rank - 1] = 1 + pick(shape[rank - 1]);
+	args->params.plain.counts[TOP_K_K] = (uint32_t)shape[rank - 1];
+	args->params.plain.counts[TOP_K_KIND] = (uint32_t)pick(2);
+	args->params.plain.counts[TOP_K_ORDER] = (uint32_t)pick(2);
+	args->views[TOP_K_VALUES] = random_view(shape, rank, TOP_K_VALUES);
+	if (pick(3) == 0)
+		return;
+	args->views[TOP_K_INDICES] = random_view(shape, rank, TOP_K_INDICES);
+	args->views[TOP_K_INDICES].dtype = KOPS_I32;
+}
+
 static void make_gather(struct op_args *args)
 {
 	uint64_t shape[3];
@@ -182,6 +201,8 @@ static void make(const struct op *op, struct op_args *args)
 		make_reduce(args);
 	else if (op == &op_attention)
 		make_attention(args);
+	else if (op == &op_top_k)
+		make_top_k(args);
 	else if (op == &op_gather)
 		make_gather(args);
 	else
