@@ -75,7 +75,7 @@ static bool belongs_together(const struct operation *op, const struct bench_shap
 	char why[CLI_WHY_BYTES];
 	struct step step;
 
-	return bench_shape_step(op, KOPS_F32, shape, &step, why) == 0;
+	return bench_shape_step(op, KOPS_F32, shape, NULL, &step, why) == 0;
 }
 
 static void random_shape(const struct operation *op, const struct bench_span *span, bool even,

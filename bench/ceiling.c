@@ -28,7 +28,7 @@ static int run_probe(struct bench *b, const struct probe *probe, struct bench_ro
 	struct step step;
 
 	*ret_row = bench_row_blank();
-	int rc = bench_shape_step(operation_by_name(probe->op), probe->dtype, &shape, &step, b->why);
+	int rc = bench_shape_step(operation_by_name(probe->op), probe->dtype, &shape, NULL, &step, b->why);
 	if (rc < 0)
 		return rc;
 	size_t sets = probe->mode == BENCH_COLD ? operands_cold_sets(b, bench_footprint(&step)) : 1;

@@ -67,7 +67,7 @@ static int measure_copies(struct bench_plan *p, uint64_t footprint)
 	what.kernel = name ? name : bench_kernel_find(b->info, b->kind, "copy", NULL);
 	if (what.kernel == NULL || shape.extents[1] == 0)
 		return 0;
-	int rc = bench_shape_step(operation_by_name("copy"), b->dtype, &shape, &step, b->why);
+	int rc = bench_shape_step(operation_by_name("copy"), b->dtype, &shape, NULL, &step, b->why);
 	if (rc == 0)
 		rc = operands_make(b, &step, sets_for(p, footprint), &operands);
 	for (unsigned mode = 0; rc == 0 && mode < BENCH_MODES; mode++) {

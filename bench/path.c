@@ -99,7 +99,7 @@ static int make_operands(struct path *p, const struct kind *kind, struct operand
 	for (size_t i = 0; i < op->bench.n_extents; i++)
 		shape.extents[i] = kind->size;
 	p->bench.host = !kind->resident;
-	int rc = bench_shape_step(op, kind->dtype, &shape, &step, p->bench.why);
+	int rc = bench_shape_step(op, kind->dtype, &shape, NULL, &step, p->bench.why);
 	return rc == 0 ? operands_make(&p->bench, &step, kind->independent ? kind->ops : 1, ret) : rc;
 }
 

@@ -100,11 +100,10 @@ int plan_settle(struct bench_plan *p, const char *argument)
 int plan_step(const struct bench_plan *p, const struct bench_shape *shape, struct step *ret, char *why)
 {
 	const struct flags *flags = &p->bench.cli->flags;
-	int rc = bench_shape_step(p->op, p->bench.dtype, shape, ret, why);
+	int rc = bench_shape_step(p->op, p->bench.dtype, shape, &flags->op, ret, why);
 
 	if (rc < 0)
 		return rc;
-	ret->set = flags->op;
 	for (unsigned i = 0; i < p->op->n_inputs && rc == 0; i++)
 		if (flags->with[i])
 			rc = bench_shape_optional(ret, i, p->bench.dtype, shape);

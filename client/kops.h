@@ -97,6 +97,14 @@
  *                 last axis, indices = where they     the last axis                    values: x's
  *                 are                               indices: the shape of values         type
  *                                                                                      indices: i32
+ *     search      values = the k best scores of     queries: [queries, columns]        queries: f32,  no
+ *                 each query with rows of base,     base: [rows, columns]                f16 or bf16
+ *                 indices = these rows              filter: [words] or [queries,       base:
+ *                                                     words], words = rows / 32          queries's
+ *                                                     rounded up                         type
+ *                                                   values: [queries, k], the scores   filter: i32
+ *                                                   indices: [queries, k], rows of     values: f32
+ *                                                     base, if wanted                  indices: i32
  */
 
 /* End of table of ops */
@@ -845,6 +853,32 @@ typedef enum kops_top_k_order {
 int kops_job_top_k(kops_job *job, kops_view x, kops_view values, kops_view indices, uint32_t k,
                    kops_top_k_kind kind, kops_top_k_order order, const char *kernel);
 
+typedef enum kops_search_metric {
+	KOPS_SEARCH_METRIC_IP = 0,
+	KOPS_SEARCH_METRIC_L2 = 1,
+	KOPS_SEARCH_METRIC_COSINE = 2,
+} kops_search_metric;
+
+/*
+ * values = the k best scores of each query with rows of base, indices = these rows.
+ *   queries  [queries, columns]; up to 65536 columns; f32, f16 or bf16
+ *   base     [rows, columns]; queries's type
+ *   filter   [words] or [queries, words], words = rows / 32 rounded up; row i may come if bit i % 32 of word i
+ *            / 32 is 1; all if absent; i32
+ *   values   [queries, k], the scores; f32
+ *   indices  [queries, k], rows of base, if wanted; i32; a view without buffer is absent
+ *   k        how many rows for each query; at most 256
+ *   metric   the inner product, largest first; the squared distance, smallest first; or the cosine, largest
+ *            first; ip (0), l2 (1) or cosine (2)
+ * To give filter, call kops_job_op(). values must not overlap queries, base or filter. indices must not overlap
+ * queries, base, filter or values. Scores are computed in f32, and their order is the result; of equal ones the
+ * lower index comes first. The cosine with a vector of zeros is 0. A row whose score is NaN, or whose bit in
+ * the filter is 0, never comes. Where fewer than k rows remain, the index is -1 and the value -Inf, or Inf for
+ * l2.
+ */
+int kops_job_search(kops_job *job, kops_view queries, kops_view base, kops_view values, kops_view indices,
+                    uint32_t k, kops_search_metric metric, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -1101,6 +1135,13 @@ int kops_arg_reduce(kops *k, kops_view x, kops_view y, kops_arg_reduce_kind kind
  */
 int kops_top_k(kops *connection, kops_view x, kops_view values, kops_view indices, uint32_t k,
                kops_top_k_kind kind, kops_top_k_order order);
+
+/*
+ * values = the k best scores of each query with rows of base, indices = these rows. Shapes, types and use in
+ * place as for kops_job_search().
+ */
+int kops_search(kops *connection, kops_view queries, kops_view base, kops_view values, kops_view indices,
+                uint32_t k, kops_search_metric metric);
 
 /* End of one-op calls */
 

@@ -424,6 +424,11 @@ class job
 	{
 		return added(kops_job_top_k(get(), x, values, indices, k, kind, order, kernel));
 	}
+	job &search(view queries, view base, view values, view indices, std::uint32_t k = 10,
+	            kops_search_metric metric = KOPS_SEARCH_METRIC_IP, const char *kernel = nullptr)
+	{
+		return added(kops_job_search(get(), queries, base, values, indices, k, metric, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -723,6 +728,11 @@ class client
 	           kops_top_k_order order = KOPS_TOP_K_ORDER_VALUE)
 	{
 		detail::check(connection(), kops_top_k(get(), x, values, indices, k, kind, order));
+	}
+	void search(view queries, view base, view values, view indices, std::uint32_t k = 10,
+	            kops_search_metric metric = KOPS_SEARCH_METRIC_IP)
+	{
+		detail::check(connection(), kops_search(get(), queries, base, values, indices, k, metric));
 	}
 	/* End of members of client */
 

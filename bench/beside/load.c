@@ -51,7 +51,7 @@ static int check_types(const struct load *load, char *why)
 {
 	const struct option_row *settings = load->op->settings;
 	struct step step;
-	int rc = bench_shape_step(load->op, load->dtype, &load->shape, &step, why);
+	int rc = bench_shape_step(load->op, load->dtype, &load->shape, NULL, &step, why);
 
 	if (load->has_precision &&
 	    (load->dtype != KOPS_F32 || !settings || !options_find(settings, "precision")))
@@ -180,7 +180,7 @@ int load_step(const struct load *load, uint64_t n, struct step *ret_step, char *
 		shape.extents[i] -= n % choices;
 		n /= choices;
 	}
-	int rc = bench_shape_step(load->op, load->dtype, &shape, ret_step, why);
+	int rc = bench_shape_step(load->op, load->dtype, &shape, NULL, ret_step, why);
 	if (rc == 0 && load->has_precision)
 		step_set_precision(ret_step, load->precision);
 	return rc;

@@ -133,13 +133,21 @@ template <class E> __device__ __forceinline__ E join_lanes_of(const E &a, const 
 	return merge_lanes(better(a, from_lane(b, SELECT_LANES - 1 - threadIdx.x % SELECT_LANES)));
 }
 
-/* ---- By a block of GROUP threads: N entries in shared memory ---- */
+/* ---- By a block of GROUP threads, or a warp: N entries in shared memory ---- */
+
+template <unsigned GROUP> __device__ __forceinline__ void meet()
+{
+	if constexpr (GROUP == SELECT_LANES)
+		__syncwarp();
+	else
+		__syncthreads();
+}
 
 /* Ends with all threads through. */
 template <unsigned GROUP, unsigned N, class E>
 __device__ __forceinline__ void compare_shared(E *list, unsigned size, unsigned step)
 {
-	for (unsigned i = threadIdx.x; i < N / 2; i += GROUP) {
+	for (unsigned i = threadIdx.x % GROUP; i < N / 2; i += GROUP) {
 		unsigned low = 2 * i - (i & (step - 1)), high = low + step;
 		E a = list[low], b = list[high];
 
@@ -148,13 +156,13 @@ __device__ __forceinline__ void compare_shared(E *list, unsigned size, unsigned 
 			list[high] = a;
 		}
 	}
-	__syncthreads();
+	meet<GROUP>();
 }
 
 /* Begins with a barrier. */
 template <unsigned GROUP, unsigned N, class E> __device__ __noinline__ void sort_shared(E *list)
 {
-	__syncthreads();
+	meet<GROUP>();
 	for (unsigned size = 2; size <= N; size *= 2)
 		for (unsigned step = size / 2; step > 0; step /= 2)
 			compare_shared<GROUP, N>(list, size, step);
@@ -163,10 +171,10 @@ template <unsigned GROUP, unsigned N, class E> __device__ __noinline__ void sort
 /* Leaves the best of two sorted lists in the first one, sorted. */
 template <unsigned GROUP, unsigned N, class E> __device__ __noinline__ void join_shared(E *list, const E *other)
 {
-	__syncthreads();
-	for (unsigned i = threadIdx.x; i < N; i += GROUP)
+	meet<GROUP>();
+	for (unsigned i = threadIdx.x % GROUP; i < N; i += GROUP)
 		list[i] = better(list[i], other[N - 1 - i]);
-	__syncthreads();
+	meet<GROUP>();
 	for (unsigned step = N / 2; step > 0; step /= 2)
 		compare_shared<GROUP, N>(list, 2 * N, step);
 }

@@ -74,7 +74,7 @@ static void shapes_of_heads_are_read(void **state)
 		assert_says(why, "write BATCHxHEADS/KV_HEADSxQUERIES/KEYSxHEAD_DIM, or without");
 	}
 	assert_int_equal(bench_shapes_read(attention, "2x6/4x64x32", &s, why), 0);
-	assert_int_equal(bench_shape_step(attention, KOPS_F16, &s.list[0], &step, why), KOPS_E_INVALID);
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &s.list[0], NULL, &step, why), KOPS_E_INVALID);
 	assert_says(why, "k's heads must divide q's");
 }
 
@@ -93,7 +93,7 @@ static void heads_are_cut(void **state)
 	struct step step;
 
 	(void)state;
-	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, &step, why), 0);
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, NULL, &step, why), 0);
 	assert_true(step_flops(&step) == 2 * 4 * 10 * 20 * 4 * 8);
 	assert_int_equal(bench_shape_optional(&step, 3, KOPS_F16, &shape), 0);
 	assert_shape(&step.in[3], 2, (uint64_t[]){10, 20});
@@ -107,13 +107,13 @@ static void heads_are_cut(void **state)
 	assert_int_equal(step.in[1].offset, 2 * 8 * 20 * (4 + 3));
 	assert_int_equal(step.in[3].offset, 2 * 20 * 4);
 
-	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, &step, why), 0);
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, NULL, &step, why), 0);
 	step.set.attributes[1].choice = 2; /* causal */
 	assert_false(step_cut(&step, 2, 0, 5));
 	assert_true(step_cut(&step, 1, 2, 1));
 
 	shape.extents[2] = 2; /* two heads share each of k and v */
-	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, &step, why), 0);
+	assert_int_equal(bench_shape_step(attention, KOPS_F16, &shape, NULL, &step, why), 0);
 	assert_false(step_cut(&step, 1, 0, 1));
 }
 
@@ -161,7 +161,8 @@ static void random_shapes_are_of_no_special_size(void **state)
 		bench_shapes_random(operation, op % 2 ? "cpu" : "gpu", 200, 5 + op, &s);
 		assert_int_equal(s.n, 200);
 		for (size_t i = 0; i < s.n; i++) {
-			assert_int_equal(bench_shape_step(operation, KOPS_F32, &s.list[i], &step, why), 0);
+			assert_int_equal(bench_shape_step(operation, KOPS_F32, &s.list[i], NULL, &step, why),
+			                 0);
 			for (size_t d = 0; d < n_extents; d++)
 				assert_false(is_special(s.list[i].extents[d]));
 			if (op == 0 && i % 2 && s.list[i].extents[0] >= 16)
@@ -214,9 +215,9 @@ static void every_op_has_the_seed_table(void **state)
 	for (size_t i = 0; i < OPERATIONS; i++) {
 		const struct operation *op = operation_at(i);
 		assert_int_equal(bench_shapes_table(op, "seed", &s, why), 0);
-		assert_int_equal(bench_shape_step(op, KOPS_F32, &s.list[s.n - 1], &step, why), 0);
+		assert_int_equal(bench_shape_step(op, KOPS_F32, &s.list[s.n - 1], NULL, &step, why), 0);
 		uint64_t largest = bench_footprint(&step);
-		assert_int_equal(bench_shape_step(op, KOPS_F32, &s.list[0], &step, why), 0);
+		assert_int_equal(bench_shape_step(op, KOPS_F32, &s.list[0], NULL, &step, why), 0);
 		uint64_t smallest = bench_footprint(&step);
 		if (!op->bench.counts_flops)
 			assert_in_range(largest, 4000000000, 4400000000);
@@ -233,18 +234,19 @@ static void operands_follow_from_the_shape(void **state)
 	struct step step;
 
 	(void)state;
-	assert_int_equal(bench_shape_step(operation_by_name("gemm"), KOPS_F16, &shape, &step, why), 0);
+	assert_int_equal(bench_shape_step(operation_by_name("gemm"), KOPS_F16, &shape, NULL, &step, why), 0);
 	assert_true(step.in[0].shape[0] == 2 && step.in[0].shape[1] == 5);
 	assert_true(step.in[1].shape[0] == 5 && step.in[1].shape[1] == 3);
 	assert_true(step.out.shape[0] == 2 && step.out.shape[1] == 3);
 	assert_int_equal(bench_footprint(&step), 2 * (10 + 15 + 6)); /* without a bias */
-	assert_int_equal(bench_shape_step(operation_by_name("transpose"), KOPS_F32, &shape, &step, why), 0);
+	assert_int_equal(bench_shape_step(operation_by_name("transpose"), KOPS_F32, &shape, NULL, &step, why),
+	                 0);
 	assert_true(step.out.shape[0] == 3 && step.out.shape[1] == 2);
-	assert_int_equal(bench_shape_step(operation_by_name("reduce"), KOPS_F32, &shape, &step, why), 0);
+	assert_int_equal(bench_shape_step(operation_by_name("reduce"), KOPS_F32, &shape, NULL, &step, why), 0);
 	assert_true(step.in[0].shape[1] == 3 && step.out.shape[0] == 2 && step.out.shape[1] == 1);
 	assert_int_equal(bench_footprint(&step), 4 * (6 + 2));
 	shape.extents[0] = shape.extents[1] = 1ull << 40;
-	assert_int_equal(bench_shape_step(operation_by_name("add"), KOPS_F32, &shape, &step, why),
+	assert_int_equal(bench_shape_step(operation_by_name("add"), KOPS_F32, &shape, NULL, &step, why),
 	                 KOPS_E_INVALID);
 }
 

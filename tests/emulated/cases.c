@@ -6,6 +6,7 @@
 #include "attention/wgmma_plan.h"
 #include "gemm/problem.h"
 #include "layer_norm/layer_norm.h"
+#include "search/search.h"
 #include "top_k/top_k.h"
 
 /* Returns an extent near the ends of tiles, or any. */
@@ -455,6 +456,29 @@ bool make_selected(struct problem *p, struct random *r)
 	for (unsigned i = 1; i < p->args.op->n_attributes; i++)
 		op_set_attribute(&p->args, i, (double)random_below(r, 2));
 	return problem_complete(p, random_chance(r, 50), true, r);
+}
+
+bool make_searched(struct problem *p, struct random *r)
+{
+	uint64_t queries = 1 + random_below(r, 20), rows = 1 + random_below(r, 6000),
+	         columns = random_chance(r, 20) ? 1000 + random_below(r, 100) : 1 + random_below(r, 70),
+	         k = 1 + random_below(r, random_chance(r, 60) ? 32 : SEARCH_MAX);
+	struct view *of = p->args.views;
+
+	rows = rows > 60000 / columns ? 60000 / columns : rows;
+	of[SEARCH_QUERIES] = (struct view){.dtype = random_float(r), .rank = 2, .shape = {queries, columns}};
+	of[SEARCH_BASE] = of[SEARCH_QUERIES];
+	of[SEARCH_BASE].shape[0] = rows;
+	of[SEARCH_VALUES] = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {queries, k}};
+	of[SEARCH_INDICES] = (struct view){.dtype = KOPS_I32, .rank = 2, .shape = {queries, k}};
+	for (unsigned v = SEARCH_QUERIES; v <= SEARCH_INDICES; v++)
+		if (v != SEARCH_FILTER)
+			view_make_dense(&of[v]);
+	of[SEARCH_BASE].strides[0] =
+	    (int64_t)(random_chance(r, 60) ? round_up_to_8(columns) : columns + random_below(r, 3));
+	op_set_attribute(&p->args, 0, (double)k);
+	op_set_attribute(&p->args, 1, (double)random_below(r, 3));
+	return problem_complete(p, random_chance(r, 60), true, r);
 }
 
 bool make_anyhow(struct problem *p, struct random *r)

@@ -84,6 +84,11 @@ bool make_aligned_table(struct problem *p, struct random *r);
 /* Rows of all the ways, whose elements are side by side. */
 bool make_selected(struct problem *p, struct random *r);
 
+/* ---- search ---- */
+
+/* Many rows of a base, which begin at multiples of 16 bytes or anywhere. */
+bool make_searched(struct problem *p, struct random *r);
+
 /* ---- Attention ---- */
 
 /* Rows of 16-bit elements that begin at multiples of 16 bytes. */

@@ -19,6 +19,7 @@
 #include "gemm/problem.h"
 #include "layer_norm/pieces.h"
 #include "reduce/split.h"
+#include "search/split.h"
 #include "seed.h"
 #include "softmax/pieces.h"
 #include "softmax/ring.h"
@@ -54,6 +55,7 @@ CUDA_LAUNCH(attention_wgmma);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 CUDA_LAUNCH(arg_reduce_rows);
+CUDA_LAUNCH(search_lanes);
 CUDA_LAUNCH(top_k_select);
 CUDA_LAUNCH(arg_reduce_strided);
 
@@ -228,6 +230,9 @@ static const struct kernel small = {.supports = takes_all, .launch = gemm_small,
 static const struct kernel selecting = {
     .supports = takes_all, .workspace = top_k_workspace, .launch = top_k_select, .carries = true};
 
+static const struct kernel searching = {
+    .supports = takes_all, .workspace = search_workspace, .launch = search_lanes, .carries = true};
+
 static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
@@ -238,6 +243,7 @@ static const struct kernel *kernel_of(const struct op_args *args)
 	       : strcmp(op, "reduce") == 0       ? &strided
 	       : strcmp(op, "arg_reduce") == 0   ? &arg_strided
 	       : strcmp(op, "top_k") == 0        ? &selecting
+	       : strcmp(op, "search") == 0       ? &searching
 	       : strcmp(op, "attention") != 0    ? &small
 	       : mapped.supports(args, &why_not) ? &mapped
 	       : flash.supports(args, &why_not)  ? &flash
@@ -463,6 +469,9 @@ static const struct candidate {
     {"arg_reduce", "arg rows", make_reduced_rows, 1, {1, 2, 5, 9}, NULL, workspace_rows, arg_reduce_rows},
     {"arg_reduce", "arg strided", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_strided, arg_reduce_strided},
     {"arg_reduce", "arg in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"search", "search lanes", make_anyhow, 1, {1, 2, 5, 9}, NULL, search_workspace, search_lanes},
+    {"search", "search rows", make_searched, 1, {1, 2, 5, 9}, NULL, search_workspace, search_lanes},
+    {"search", "search in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"top_k", "select", make_selected, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
     {"top_k", "select anyhow", make_anyhow, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
     {"top_k", "select in parts", make_selected, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},

@@ -499,6 +499,8 @@ class Verbs(CliTest):
         self.run_cli("run", "-", "--check", input=b"x = load x.npy\nk = top_k x' k=2 order=index\nsave k k.npy\n")
         np.testing.assert_array_equal(np.sort(self.load("k.npy"), 1), np.sort(x.T, 1)[:, -2:])
         self.assertIn(b"fewer than k = 100 elements", self.run_cli("top_k", "x.npy", "--k", "100", code=FAILED).stderr)
+        self.run_cli("search", "x.npy", "x.npy", "--k", "2", "--metric", "l2", "-o", "k.npy", "--check")
+        np.testing.assert_array_equal(self.load("k.npy")[:, 0], np.zeros(len(x)))
         self.near(self.load("c.npy"), wide.mean(0), 1e-6)
         self.near(self.load("s.npy"), wide.mean(0).sum(keepdims=True), 1e-5)
 
@@ -852,7 +854,7 @@ class Verbs(CliTest):
         self.assertEqual(process.wait(10), FAILED)
 
     def test_help(self):
-        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "arg_reduce", "top_k", "run", "random", "ping", "devices", "ops", "stats",
+        verbs = ("sgemm", "gemm", "softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "arg_reduce", "top_k", "search", "run", "random", "ping", "devices", "ops", "stats",
                  "sessions", "trace", "load", "buffers", "unload", "tune", "version")
         text = self.run_cli("--help").stdout.decode()
         for verb in verbs:

@@ -17,6 +17,8 @@
  * If C64 is NaN or infinite, C must be the same. Elements for which T comes near the largest number are not
  * judged: there the order of summing decides.
  *
+ * search: values with bounds(), and rows whose order is that of scores which lie within their bounds.
+ *
  * Ops with bounds() or further_bounds() (kernel.h): these bounds, the roundoff w of a 16-bit result, and half
  * the distance of f16's subnormals. Results near the end of the type's range may be infinite or finite, and are
  * not judged.
@@ -34,6 +36,7 @@
 #include "check.h"
 #include "common/half.h"
 #include "gemm/gemm.h"
+#include "search/search.h"
 
 /* ---- Images of spaces ---- */
 
@@ -111,13 +114,19 @@ static bool run_reference(struct problem *p, char why[CHECK_TEXT_BYTES])
 
 /* ---- gemm ---- */
 
+/* Of real numbers; other elements are copied as they are. */
 static double *dense_copy(const struct view *v, bool absolute)
 {
-	uint64_t n = view_elements(v), index[KOPS_RANK_MAX] = {0};
-	double *copy = malloc((n + 1) * sizeof *copy), *to = copy;
+	uint64_t n = view_elements(v), index[KOPS_RANK_MAX] = {0}, size = dtype_size(v->dtype);
+	double *copy = malloc((n + 1) * 2 * sizeof *copy), *to = copy;
 
 	if (!copy || n == 0)
 		return copy;
+	if (dtype_kind(v->dtype) != DTYPE_REAL) {
+		for (char *raw = (char *)copy; n > 0; n--, raw += size, view_step(v, index))
+			memcpy(raw, (char *)v->data + view_at(v, index) * (int64_t)size, size);
+		return copy;
+	}
 	do {
 		double x = half_load(v->data, v->dtype, view_at(v, index));
 		*to++ = absolute ? fabs(x) : x;
@@ -126,7 +135,7 @@ static double *dense_copy(const struct view *v, bool absolute)
 }
 
 /*
- * Runs the op in float64 on dense copies of the operands that are real numbers, or of their absolute values.
+ * Runs the op on dense copies of its operands, real numbers in float64, or of their absolute values.
  * Returns output `out`; NULL if out of memory.
  */
 static double *run_wide(const struct op_args *args, unsigned out, bool absolute)
@@ -137,11 +146,12 @@ static double *run_wide(const struct op_args *args, unsigned out, bool absolute)
 	bool complete = true;
 
 	for (unsigned i = 0; i < n; i++) {
-		if (view_is_absent(&args->views[i]) || dtype_kind(args->views[i].dtype) != DTYPE_REAL)
+		if (view_is_absent(&args->views[i]))
 			continue;
 		copies[i] = dense_copy(&args->views[i], absolute);
 		complete = complete && copies[i];
-		wide.views[i].dtype = KOPS_F64;
+		if (dtype_kind(wide.views[i].dtype) == DTYPE_REAL)
+			wide.views[i].dtype = KOPS_F64;
 		wide.views[i].data = copies[i];
 		view_make_dense(&wide.views[i]);
 	}
@@ -370,25 +380,152 @@ static bool oracle_expected(struct oracle *o, const struct problem *p)
 	return true;
 }
 
-/* How ops are judged; the last line is for all others. */
+/* ---- search ---- */
+
+/* What one query has found, and the scores of all rows in f64. */
+struct finding {
+	struct op_args args;
+	uint64_t query;
+	double *scores, worst,
+	    bound; /* of those found; the largest bound of a score, negative: nobody can judge */
+	bool *is_found;
+};
+
+static double value_found(const struct finding *f, uint64_t i)
+{
+	const struct view *v = &f->args.views[SEARCH_VALUES];
+
+	return half_load(v->data, v->dtype, (int64_t)f->query * v->strides[0] + (int64_t)i * v->strides[1]);
+}
+
+static int32_t index_found(const struct finding *f, uint64_t i)
+{
+	const struct view *v = &f->args.views[SEARCH_INDICES];
+
+	return ((const int32_t *)v->data)[(int64_t)f->query * v->strides[0] + (int64_t)i * v->strides[1]];
+}
+
+/* A lower number is better. */
+static double badness(const struct finding *f, double value)
+{
+	return search_metric_of(&f->args) == SEARCH_L2 ? value : -value;
+}
+
+/* Returns NULL, or what is wrong of the i-th row found. */
+static const char *judge_row(struct finding *f, uint64_t i)
+{
+	uint64_t rows = f->args.views[SEARCH_BASE].shape[0];
+	int32_t index = index_found(f, i);
+	double value = value_found(f, i);
+
+	if (index < 0 || (uint64_t)index >= rows)
+		return "is no row of the base";
+	if (!search_allows(&f->args, f->query, (uint64_t)index))
+		return "was filtered out";
+	if (f->is_found[index])
+		return "came before";
+	f->is_found[index] = true;
+	if (i > 0 && (badness(f, value) < badness(f, value_found(f, i - 1)) ||
+	              (value == value_found(f, i - 1) && index < index_found(f, i - 1))))
+		return "is out of order";
+	if (f->bound < 0)
+		return NULL;
+	if (fabs(f->scores[index] - value) > f->bound)
+		return "has another score";
+	f->worst = fmax(f->worst, badness(f, f->scores[index]));
+	return NULL;
+}
+
+/* Returns NULL, or what is wrong in view of the rows that were not found. */
+static const char *judge_others(const struct finding *f, uint64_t found)
+{
+	for (uint64_t row = 0; row < f->args.views[SEARCH_BASE].shape[0] && f->bound >= 0; row++) {
+		if (f->is_found[row] || !search_allows(&f->args, f->query, row))
+			continue;
+		if (found < search_count(&f->args))
+			return "is -1, but there are others";
+		if (badness(f, f->scores[row]) < f->worst - 2 * f->bound)
+			return "is the last, but a better one was not found";
+	}
+	return NULL;
+}
+
+static const char *judge_query(struct finding *f, uint64_t *ret_place)
+{
+	uint64_t k = search_count(&f->args), i = 0, rows = f->args.views[SEARCH_BASE].shape[0];
+	const char *why = NULL;
+
+	f->bound = 0;
+	f->worst = -(double)INFINITY;
+	memset(f->is_found, 0, rows * sizeof *f->is_found);
+	for (uint64_t row = 0; row < rows; row++) {
+		struct search_score s = search_score(&f->args, f->query, row);
+
+		f->scores[row] = s.value;
+		if (search_allows(&f->args, f->query, row))
+			f->bound = f->bound < 0 || s.bound < 0 ? -1 : fmax(f->bound, s.bound);
+	}
+	for (; i < k && index_found(f, i) != -1 && !why; i++)
+		why = judge_row(f, i);
+	*ret_place = i < k && !why ? i : i - 1;
+	if (!why)
+		why = judge_others(f, i);
+	for (; i < k && !why; i++)
+		if (index_found(f, i) != -1 ||
+		    value_found(f, i) != (double)search_nothing(search_metric_of(&f->args)))
+			why = "is behind the last one";
+	return why;
+}
+
+/* Of each query: rows in the order of their scores, any of which may be off by its bound. */
+static bool judge_found(const struct problem *p, struct verdict *ret)
+{
+	struct finding f = {.args = over_images(p, false)};
+	uint64_t rows = f.args.views[SEARCH_BASE].shape[0], place = 0;
+	const char *why = NULL;
+
+	for (unsigned v = SEARCH_VALUES; v <= SEARCH_INDICES; v++)
+		f.args.views[v].data = p->spaces[v]->host + f.args.views[v].offset;
+	f.scores = malloc((rows + 1) * sizeof *f.scores);
+	f.is_found = malloc((rows + 1) * sizeof *f.is_found);
+	if (!f.scores || !f.is_found)
+		why = "of a test that is out of memory";
+	for (; f.query < f.args.views[SEARCH_QUERIES].shape[0] && !why; f.query++)
+		if ((why = judge_query(&f, &place)) != NULL)
+			snprintf(ret->why, sizeof ret->why, "query %llu, place %llu: row %d %s",
+			         (unsigned long long)f.query, (unsigned long long)place, index_found(&f, place),
+			         why);
+	free(f.scores);
+	free(f.is_found);
+	return !why;
+}
+
+/* How ops are judged; the last line is for all others, which may have bounds(). */
 static const struct rule {
 	const char *op;
 	bool (*oracle)(struct oracle *o, const struct problem *p); /* NULL: the same bits as the reference */
+	bool (*further)(const struct problem *p,
+	                struct verdict *ret); /* of outputs after the first; NULL: alike */
 } rules[] = {
-    {"gemm", oracle_gemm}, {"transpose", NULL}, {"copy", NULL},          {"gather", NULL},
-    {"arg_reduce", NULL},  {"top_k", NULL},     {NULL, oracle_expected},
+
+    {"gemm", oracle_gemm, NULL},
+    {"transpose", NULL, NULL},
+    {"copy", NULL, NULL},
+    {"gather", NULL, NULL},
+    {"arg_reduce", NULL, NULL},
+    {"top_k", NULL, NULL},
+    {"search", oracle_bounded, judge_found},
+    {NULL, oracle_expected, NULL},
 };
 
 static const struct rule *rule_of(const struct op *op)
 {
-	static const struct rule bounded = {NULL, oracle_bounded};
+	static const struct rule bounded = {NULL, oracle_bounded, NULL};
 	const struct rule *rule = rules;
 
-	if (op->bounds)
-		return &bounded;
 	while (rule->op && strcmp(rule->op, op->name) != 0)
 		rule++;
-	return rule;
+	return !rule->op && op->bounds ? &bounded : rule;
 }
 
 bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES])
@@ -484,7 +621,9 @@ void judge(const struct oracle *o, const struct problem *p, struct verdict *ret)
 
 		if (view_is_absent(y))
 			continue;
-		if (!(rule_of(op)->oracle ? judge_values(o, first, p, v, ret) : judge_bits(p, v, ret)))
+		if (v > op_first_output(op) && rule_of(op)->further ? !rule_of(op)->further(p, ret)
+		    : rule_of(op)->oracle                           ? !judge_values(o, first, p, v, ret)
+		                                                    : !judge_bits(p, v, ret))
 			return;
 		first += view_elements(y);
 		outputs[n++] = y;

@@ -5,6 +5,7 @@
 #include "attention/attention.h"
 #include "check.h"
 #include "gemm/gemm.h"
+#include "search/search.h"
 #include "softmax/operands.h"
 #include "top_k/top_k.h"
 
@@ -373,6 +374,30 @@ static void shape_top_k(struct problem *p, struct random *r)
 		op_set_attribute(&p->args, i, (double)random_below(r, p->args.op->attributes[i].n_choices));
 }
 
+static void shape_search(struct problem *p, struct random *r)
+{
+	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
+	kops_dtype dtype = dtypes[random_below(r, 3)];
+	uint64_t sizes[] = {random_extent(r), random_extent(r), random_extent(r)};
+
+	if (random_chance(r, 40))
+		sizes[0] = 1 + random_below(r, 5), sizes[1] = random_below(r, 5000);
+	limit_product(sizes, 3, PRODUCT_MAX / 2);
+	uint64_t rows = sizes[1], k = random_k(SEARCH_MAX, r), words = (rows + 31) / 32;
+	p->args.views[SEARCH_QUERIES] = new_view(dtype, 2, (uint64_t[]){sizes[0], sizes[2]}, false, r);
+	p->args.views[SEARCH_BASE] = new_view(dtype, 2, (uint64_t[]){rows, sizes[2]}, false, r);
+	if (random_chance(r, 40)) {
+		bool is_shared = random_chance(r, 50);
+		uint64_t shape[] = {sizes[0], words};
+		p->args.views[SEARCH_FILTER] = new_view(KOPS_I32, 2 - is_shared, shape + is_shared, false, r);
+	}
+	p->args.views[SEARCH_VALUES] = new_view(KOPS_F32, 2, (uint64_t[]){sizes[0], k}, true, r);
+	if (random_chance(r, 85))
+		p->args.views[SEARCH_INDICES] = new_view(KOPS_I32, 2, (uint64_t[]){sizes[0], k}, true, r);
+	op_set_attribute(&p->args, 0, (double)k);
+	op_set_attribute(&p->args, 1, (double)random_below(r, 3));
+}
+
 /* Makes a table, and indices with one axis or two. */
 static void shape_gather(struct problem *p, struct random *r)
 {
@@ -597,7 +622,7 @@ static const struct shaper shapers[] = {
     {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false},    {"transpose", shape_transpose, false},
     {"add", shape_add, false},      {"copy", shape_copy, false},          {"reduce", shape_reduce, true},
     {"gather", shape_gather, true}, {"attention", shape_attention, true}, {"arg_reduce", shape_reduce, true},
-    {"top_k", shape_top_k, true},
+    {"top_k", shape_top_k, true},   {"search", shape_search, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

@@ -6,6 +6,7 @@
 
 #include "attention/attention.h"
 #include "gemm/gemm.h"
+#include "search/search.h"
 #include "top_k/top_k.h"
 
 #define BUFFER_BITS 47 /* an address space's worth */
@@ -259,6 +260,25 @@ static void shape_top_k(struct op_args *args, struct random *r)
 			args->views[v].shape[x->rank - 1] = k;
 }
 
+static void shape_search(struct op_args *args, struct random *r)
+{
+	uint64_t queries = random_extent(r), rows = random_extent(r),
+	         columns = random_below(r, SEARCH_COLUMNS_MAX + 1), k = 1 + random_below(r, SEARCH_MAX),
+	         words = rows / 32 + (rows % 32 != 0);
+	kops_dtype dtype = random_dtype_of(args->op, r);
+
+	op_set_defaults(args);
+	set_view(&args->views[SEARCH_QUERIES], dtype, 2, (uint64_t[]){queries, columns});
+	set_view(&args->views[SEARCH_BASE], dtype, 2, (uint64_t[]){rows, columns});
+	if (random_chance(r, 30))
+		set_view(&args->views[SEARCH_FILTER], KOPS_I32, 1, &words);
+	set_view(&args->views[SEARCH_VALUES], KOPS_F32, 2, (uint64_t[]){queries, k});
+	if (random_chance(r, 70))
+		set_view(&args->views[SEARCH_INDICES], KOPS_I32, 2, (uint64_t[]){queries, k});
+	args->params.plain.counts[SEARCH_K] = (uint32_t)k;
+	args->params.plain.counts[SEARCH_METRIC] = (uint32_t)random_below(r, 3);
+}
+
 static void shape_gather(struct op_args *args, struct random *r)
 {
 	uint64_t shape[] = {random_extent(r), random_extent(r), random_extent(r)};
@@ -318,6 +338,10 @@ static void shape_op(struct op_args *args, struct random *r)
 	}
 	if (strcmp(args->op->name, "gemm") == 0) {
 		shape_gemm(args, r);
+		return;
+	}
+	if (strcmp(args->op->name, "search") == 0) {
+		shape_search(args, r);
 		return;
 	}
 	if (strcmp(args->op->name, "gather") == 0) {

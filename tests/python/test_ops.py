@@ -447,6 +447,30 @@ class Ops(PythonTest):
         values, indices = self.kops.top_k(d, 5)
         np.testing.assert_array_equal(indices.download(), np.argsort(-x, 1)[:, :5])
 
+    def test_the_nearest_rows(self):
+        for metric in ("ip", "l2", "cosine"):
+            for dtype in (np.float32, np.float16):
+                q, base = self.numbers((7, 24), dtype), self.kops.asarray(self.numbers((500, 24), dtype))
+                a, b = q.astype(np.float64), base.astype(np.float64)
+                scores = {"ip": a @ b.T, "l2": ((a[:, None] - b) ** 2).sum(-1),
+                          "cosine": a @ b.T / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(b, axis=1)}[metric]
+                order = np.argsort(scores if metric == "l2" else -scores, 1, "stable")
+                values, indices = self.kops.search(q, base, 9, metric=metric)
+                self.assertEqual((values.dtype, indices.dtype, values.shape), (np.float32, np.int32, (7, 9)))
+                np.testing.assert_array_equal(indices, order[:, :9], metric)
+                np.testing.assert_allclose(values, np.take_along_axis(scores, order[:, :9], 1), 1e-4, 1e-4)
+                mask = self.random.choice([1, 3]) * np.arange(500) % 4 == 3
+                bits = np.packbits(np.pad(mask, (0, 12)), bitorder="little").view(np.int32)
+                values, indices = self.kops.search(q, base, 200, metric=metric, filter=bits)
+                n = mask.sum()
+                self.assertTrue(mask[indices[:, :n]].all())
+                self.assertTrue((indices[:, n:] == -1).all())
+                self.assertTrue((values[:, n:] == (np.inf if metric == "l2" else -np.inf)).all())
+        self.fails(kops.ShapeError, "columns", self.kops.search, self.shared((2, 5)), self.shared((9, 6)))
+        self.fails(kops.ShapeError, "filter is 3", self.kops.search, self.shared((2, 5)), self.shared((9, 5)),
+                   filter=np.zeros(3, np.int32))
+        self.fails(kops.ArgumentError, "k is 257", self.kops.search, self.shared((2, 5)), self.shared((9, 5)), 257)
+
     def test_integers_and_complex_numbers_are_moved(self):
         for dtype in np.int32, np.complex64, np.complex128:
             x = self.random_bits((3, 20, 33), dtype)

@@ -213,11 +213,11 @@ int bench_shapes_read(const struct operation *op, const char *text, struct bench
 bool operation_has_optional(const struct operation *op, unsigned i);
 
 /*
- * The op on operands of this shape, dense, without buffers; the result has two axes or more. KOPS_E_INVALID
- * when they are too large to exist, or do not belong together.
+ * The op on operands of this shape, dense, without buffers; the result has two axes or more. set: attributes
+ * that were given; NULL: none. KOPS_E_INVALID when they are too large to exist, or do not belong together.
  */
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
-                     struct step *ret_step, char *why);
+                     const struct settings *set, struct step *ret_step, char *why);
 
 /* Whether the shape tells that of optional input i, which the op may do without. */
 bool bench_tells_optional(const struct operation *op, unsigned i);

@@ -134,11 +134,13 @@ int bench_shape_optional(struct step *step, unsigned i, kops_dtype dtype, const 
 }
 
 int bench_shape_step(const struct operation *op, kops_dtype dtype, const struct bench_shape *shape,
-                     struct step *ret_step, char *why)
+                     const struct settings *set, struct step *ret_step, char *why)
 {
 	struct step step = step_of(op);
 	int rc;
 
+	if (set)
+		step.set = *set;
 	set_inputs(&step, dtype, shape->extents);
 	for (unsigned i = 0; i < operation_required(op); i++)
 		if ((rc = step_fits(&step.in[i], why)) < 0)

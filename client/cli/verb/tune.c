@@ -148,7 +148,8 @@ static int prepare(struct lesson *l, const struct operation *op)
 	struct cli *cli = l->cli;
 	const struct flags *flags = &cli->flags;
 
-	if (bench_shape_step(op, flags->dtype ? flags->dtype : KOPS_F32, l->shape, &l->step, cli->why) < 0)
+	if (bench_shape_step(op, flags->dtype ? flags->dtype : KOPS_F32, l->shape, NULL, &l->step, cli->why) <
+	    0)
 		return CLI_USAGE;
 	step_set_precision(&l->step, flags->precision);
 	for (unsigned i = 0; i < 2; i++) {

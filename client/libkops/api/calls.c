@@ -110,6 +110,14 @@ int kops_job_top_k(kops_job *job, kops_view x, kops_view values, kops_view indic
 	return client_add_op(job, &op_top_k, operands, attributes, kernel);
 }
 
+int kops_job_search(kops_job *job, kops_view queries, kops_view base, kops_view values, kops_view indices,
+                    uint32_t k, kops_search_metric metric, const char *kernel)
+{
+	const kops_view operands[] = {queries, base, {0}, values, indices};
+	const double attributes[] = {k, metric};
+	return client_add_op(job, &op_search, operands, attributes, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -216,4 +224,15 @@ int kops_top_k(kops *connection, kops_view x, kops_view values, kops_view indice
 	if (status < 0)
 		return status;
 	return client_one_op_finish(connection, kops_job_top_k(job, x, values, indices, k, kind, order, NULL));
+}
+
+int kops_search(kops *connection, kops_view queries, kops_view base, kops_view values, kops_view indices,
+                uint32_t k, kops_search_metric metric)
+{
+	kops_job *job;
+	int status = client_one_op_begin(connection, &job);
+	if (status < 0)
+		return status;
+	return client_one_op_finish(connection,
+	                            kops_job_search(job, queries, base, values, indices, k, metric, NULL));
 }

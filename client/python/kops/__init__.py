@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce", "top_k"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce", "top_k", "search"]
 # End of names of described ops
 __all__ += _named.NAMES
 
@@ -400,6 +400,26 @@ def top_k(x: Operand, k: int = 1, axis: int = -1, *, kind: str = "largest", orde
     numbers.
     """
     return default_client().top_k(x, k, axis, kind=kind, order=order, out=out, kernel=kernel)
+
+
+def search(queries: Operand, base: Operand, k: int = 10, *, metric: str = "ip", filter: Operand | None = None,
+           out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
+    """values = the k best scores of each query with rows of base, indices = these rows.
+
+    queries: [queries, columns]; up to 65536 columns; f32, f16 or bf16
+    base: [rows, columns]; queries's type
+    filter: [words] or [queries, words], words = rows / 32 rounded up; row i may come if bit i % 32 of word i / 32 is 1; all if absent; i32
+    k: how many rows for each query; at most 256
+    metric: the inner product, largest first; the squared distance, smallest first; or the cosine, largest first; ip, l2 or cosine
+    The results are values and indices, in a tuple:
+    values: [queries, k], the scores
+    indices: [queries, k], rows of base, if wanted
+    Scores are computed in f32, and their order is the result; of equal ones the lower index comes
+    first. The cosine with a vector of zeros is 0. A row whose score is NaN, or whose bit in the filter
+    is 0, never comes. Where fewer than k rows remain, the index is -1 and the value -Inf, or Inf for
+    l2.
+    """
+    return default_client().search(queries, base, k, metric=metric, filter=filter, out=out, kernel=kernel)
 
 
 # End of described ops

@@ -136,6 +136,10 @@ class Job(Named):
               out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
         return self._add(*_ops.top_k(self._desk, x, out, axis, k, kind, order, kernel))
 
+    def search(self, queries: Operand, base: Operand, k: int = 10, *, metric: str = "ip", filter: Operand | None = None,
+               out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
+        return self._add(*_ops.search(self._desk, queries, base, filter, out, k, metric, kernel))
+
     # End of described ops
 
     def _add(self, result: Result, ops: list[Op]) -> Result:

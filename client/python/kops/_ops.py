@@ -455,6 +455,12 @@ def top_k(desk: Desk, x: Operand, out: tuple[Array, Array] | None, axis: int, k:
                       (axis, None), beside=("indices",))
 
 
+def search(desk: Desk, queries: Operand, base: Operand, filter: Operand | None, out: tuple[Array, Array] | None, k: int,
+           metric: str, kernel: str | None) -> tuple[Result, list[Op]]:
+    return _described(desk, "search", {"queries": queries, "base": base, "filter": filter},
+                      (("k", k), ("metric", metric),), "values", out, kernel, beside=("indices",))
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean", "min", "prod"),
@@ -462,10 +468,11 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32"
                                                    ("attention", "causal"): ("none", "top_left", "bottom_right"),
                                                    ("arg_reduce", "kind"): ("max", "min"),
                                                    ("top_k", "kind"): ("largest", "smallest"),
-                                                   ("top_k", "order"): ("value", "index")}
+                                                   ("top_k", "order"): ("value", "index"),
+                                                   ("search", "metric"): ("ip", "l2", "cosine")}
 INDICES: frozenset[tuple[str, str]] = frozenset([("gather", "indices"), ("attention", "lengths")])
 EXTRA: frozenset[tuple[str, str]] = frozenset([("softmax", "mask"), ("layer_norm", "residual"),
-                                               ("rms_norm", "residual")])
+                                               ("rms_norm", "residual"), ("search", "filter")])
 
 
 # End of described ops

@@ -14,6 +14,7 @@
 #include "common/half.h"
 #include "common/rules.h"
 #include "gemm/gemm.h"
+#include "search/search.h"
 #include "seed.h"
 #include "softmax/operands.h"
 #include "top_k/top_k.h"
@@ -153,6 +154,28 @@ static void make_top_k(struct op_args *args)
 	args->views[TOP_K_INDICES].dtype = KOPS_I32;
 }
 
+static void make_search(struct op_args *args)
+{
+	uint64_t queries = 1 + pick(20), rows = 1 + pick(60), columns = 1 + pick(9), k = 1 + pick(8);
+	uint64_t words = (rows + 31) / 32;
+
+	op_set_defaults(args);
+	args->params.plain.counts[SEARCH_K] = (uint32_t)k;
+	args->params.plain.counts[SEARCH_METRIC] = (uint32_t)pick(3);
+	args->views[SEARCH_QUERIES] = random_view((uint64_t[]){queries, columns}, 2, SEARCH_QUERIES);
+	args->views[SEARCH_BASE] = random_view((uint64_t[]){rows, columns}, 2, SEARCH_BASE);
+	if (pick(2)) {
+		args->views[SEARCH_FILTER] = random_view(&words, 1, SEARCH_FILTER);
+		args->views[SEARCH_FILTER].dtype = KOPS_I32;
+	}
+	args->views[SEARCH_VALUES] = random_view((uint64_t[]){queries, k}, 2, SEARCH_VALUES);
+	args->views[SEARCH_INDICES] = random_view((uint64_t[]){queries, k}, 2, SEARCH_INDICES);
+	args->views[SEARCH_INDICES].dtype = KOPS_I32;
+	for (unsigned v = SEARCH_QUERIES; v <= SEARCH_VALUES; v++)
+		if (v != SEARCH_FILTER)
+			args->views[v].dtype = KOPS_F32;
+}
+
 static void make_gather(struct op_args *args)
 {
 	uint64_t shape[3];
@@ -203,6 +226,8 @@ static void make(const struct op *op, struct op_args *args)
 		make_attention(args);
 	else if (op == &op_top_k)
 		make_top_k(args);
+	else if (op == &op_search)
+		make_search(args);
 	else if (op == &op_gather)
 		make_gather(args);
 	else
@@ -251,6 +276,17 @@ static double at(const struct memories *m, unsigned memory, unsigned element, ko
 	return dtype == KOPS_F64 ? m->work[memory][element] : (double)((const float *)m->work[memory])[element];
 }
 
+/* Infinities and other types than this one are right if they have the same bits. */
+static bool is_near(const struct memories *a, const struct memories *b, unsigned memory, unsigned element,
+                    kops_dtype dtype, double tolerance)
+{
+	size_t size = dtype_size(dtype);
+
+	return memcmp((const char *)a->work[memory] + element * size,
+	              (const char *)b->work[memory] + element * size, size) == 0 ||
+	       fabs(at(a, memory, element, dtype) - at(b, memory, element, dtype)) <= tolerance;
+}
+
 static bool is_index(const struct op_args *args, unsigned memory)
 {
 	return memory < args->op->n_operands && args->op->operands[memory].is_index;
@@ -263,8 +299,7 @@ static void compare(const struct op_args *args, const struct memories *whole, co
 
 	for (unsigned i = 0; i < OP_OPERANDS_MAX; i++)
 		for (unsigned e = 0; e < ELEMENTS && !is_index(args, i); e++)
-			if (at(whole, i, e, dtype) != at(parts, i, e, dtype) &&
-			    !(fabs(at(whole, i, e, dtype) - at(parts, i, e, dtype)) <= tolerance))
+			if (!is_near(whole, parts, i, e, dtype, tolerance))
 				fail_msg("%s: element %u of memory %u is %g in parts, %g as a whole",
 				         args->op->name, e, i, at(parts, i, e, dtype), at(whole, i, e, dtype));
 }

@@ -1,0 +1,39 @@
+#include <math.h>
+
+#include "common/cuda.h"
+#include "fitted.h"
+#include "search/split.h"
+
+CUDA_LAUNCH(search_lanes);
+
+/* Whether it is bound by memory, by reads of the base from L2 for each group of queries, or by FMA. Not
+ * measured yet.
+ */
+static double time_ns(const struct op_args *args)
+{
+	const double lanes = 128, shared = 2.5, l2_rate = 1.5;
+	const struct view *base = &args->views[SEARCH_BASE];
+	struct search_split s = search_split_of(args);
+	double products = (double)s.groups * SEARCH_TOGETHER * (double)s.rows * (double)s.columns,
+	       bytes = (double)view_elements(base) * (double)dtype_size(base->dtype) * (double)s.groups,
+	       idle = fmax(cuda_multiprocessors() / ((double)s.groups * (double)s.pieces), 1),
+	       ns = fmax(cuda_ns_of_clocks(products * shared / lanes), cuda_ns_of_bytes(bytes, l2_rate));
+
+	return 2 * fitted.reduce.launch_ns + fmax(ns, cuda_memory_ns(args)) * idle;
+}
+
+static const struct kernel kernels[] = {
+    {
+        .name = "lanes",
+        .idea = "eight queries and four rows in each warp, by FMA, and a threshold for each query",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides",
+        .supports = cuda_supports_any,
+        .workspace = search_workspace,
+        .time_ns = time_ns,
+        .launch = search_lanes,
+        .carries = true,
+    },
+};
+
+const struct kernel_list search_cuda_kernels = {kernels, sizeof(kernels) / sizeof(kernels[0])};

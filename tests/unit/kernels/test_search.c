@@ -1,0 +1,274 @@
+/* Tests the CPU kernels of search at special values, with filters and in parts, and what the op refuses. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/cpu.h"
+#include "common/half.h"
+#include "common/threads.h"
+#include "search/search.h"
+
+#define QUERIES 6
+#define ROWS    300
+#define COLUMNS 5
+#define K       4
+
+static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
+static double queries[QUERIES * COLUMNS], base[ROWS * COLUMNS]; /* any type fits */
+static uint32_t filter[(ROWS + 31) / 32];
+static float values[QUERIES * K];
+static int32_t indices[QUERIES * K];
+
+static struct view view_of(void *data, kops_dtype dtype, uint64_t rows, uint64_t columns)
+{
+	struct view v = {.space = data, .data = data, .dtype = dtype, .rank = 2, .shape = {rows, columns}};
+
+	view_make_dense(&v);
+	return v;
+}
+
+static struct op_args args_of(kops_dtype dtype, enum search_metric metric)
+{
+	struct op_args args = {.op = op_by_name("search")};
+
+	op_set_defaults(&args);
+	args.params.plain.counts[SEARCH_K] = K;
+	args.params.plain.counts[SEARCH_METRIC] = metric;
+	args.views[SEARCH_QUERIES] = view_of(queries, dtype, QUERIES, COLUMNS);
+	args.views[SEARCH_BASE] = view_of(base, dtype, ROWS, COLUMNS);
+	args.views[SEARCH_VALUES] = view_of(values, KOPS_F32, QUERIES, K);
+	args.views[SEARCH_INDICES] = view_of(indices, KOPS_I32, QUERIES, K);
+	return args;
+}
+
+static void with_filter(struct op_args *args)
+{
+	args->views[SEARCH_FILTER] = (struct view){.space = filter,
+	                                           .data = filter,
+	                                           .dtype = KOPS_I32,
+	                                           .rank = 1,
+	                                           .shape = {sizeof filter / sizeof *filter},
+	                                           .strides = {1}};
+}
+
+/* All queries are (1, 0, 0, 0, 0). Row i of the base is (i % 7, 1, 0, 0, 0). */
+static void fill(kops_dtype dtype)
+{
+	memset(queries, 0, sizeof queries);
+	memset(base, 0, sizeof base);
+	for (int64_t i = 0; i < QUERIES; i++)
+		half_store(queries, dtype, i * COLUMNS, 1);
+	for (int64_t i = 0; i < ROWS; i++) {
+		half_store(base, dtype, i * COLUMNS, (double)(i % 7));
+		half_store(base, dtype, i * COLUMNS + 1, 1);
+	}
+}
+
+static void run(const struct kernel *kernel, struct op_args args)
+{
+	struct launch launch = {0};
+	char why[WHY_BYTES];
+
+	assert_int_equal(op_check(&args, why), 0);
+	launch.workspace_bytes = kernel->workspace ? kernel->workspace(&args) : 0;
+	launch.workspace = aligned_alloc(256, (launch.workspace_bytes + 256) / 256 * 256);
+	assert_non_null(launch.workspace);
+	memset(indices, 0x77, sizeof indices);
+	assert_int_equal(kernel->launch(&args, &launch), 0);
+	free(launch.workspace);
+}
+
+static void finds(const int32_t rows[K], const float scores[K])
+{
+	for (int i = 0; i < QUERIES * K; i++) {
+		assert_int_equal(indices[i], rows[i % K]);
+		assert_true(values[i] == scores[i % K]);
+	}
+}
+
+typedef void each_case(const struct kernel *kernel, kops_dtype dtype);
+
+static void of_each(each_case *check)
+{
+	for (unsigned threads = 1; threads <= 3; threads += 2) {
+		threads_set(threads);
+		for (size_t k = 0; k < search_cpu_kernels.n; k++)
+			for (unsigned d = 0; d < 3; d++) {
+				fill(dtypes[d]);
+				check(&search_cpu_kernels.kernels[k], dtypes[d]);
+			}
+	}
+	threads_stop();
+}
+
+static void check_metrics(const struct kernel *kernel, kops_dtype dtype)
+{
+	run(kernel, args_of(dtype, SEARCH_IP));
+	finds((int32_t[]){6, 13, 20, 27}, (float[]){6, 6, 6, 6});
+	run(kernel, args_of(dtype, SEARCH_L2));
+	finds((int32_t[]){1, 8, 15, 22}, (float[]){1, 1, 1, 1});
+	for (int64_t i = 0; i < 2; i++)
+		half_store(base, dtype, 250 * COLUMNS + i, i ? 0 : 3);
+	run(kernel, args_of(dtype, SEARCH_COSINE));
+	assert_int_equal(indices[0], 250);
+	assert_true(values[0] == 1);
+	assert_int_equal(indices[1], 6);
+}
+
+static void ties_go_to_the_lower_index(void **state)
+{
+	(void)state;
+	of_each(check_metrics);
+}
+
+/* Row 6 is zeros, row 13 has NaN, row 20 an infinity. */
+static void check_special(const struct kernel *kernel, kops_dtype dtype)
+{
+	memset(filter, 0, sizeof filter);
+	filter[0] = 1u << 6 | 1u << 13 | 1u << 20;
+	for (int64_t i = 0; i < 2; i++)
+		half_store(base, dtype, 6 * COLUMNS + i, 0);
+	half_store(base, dtype, 13 * COLUMNS + 3, (double)NAN);
+	half_store(base, dtype, 20 * COLUMNS, (double)INFINITY);
+	for (int metric = SEARCH_IP; metric <= SEARCH_L2; metric++) {
+		struct op_args args = args_of(dtype, (enum search_metric)metric);
+		float infinity = INFINITY, none = search_nothing((enum search_metric)metric);
+
+		with_filter(&args);
+		run(kernel, args);
+		if (metric == SEARCH_IP)
+			finds((int32_t[]){20, 6, -1, -1}, (float[]){infinity, 0, none, none});
+		else
+			finds((int32_t[]){6, 20, -1, -1}, (float[]){1, infinity, none, none});
+	}
+	struct op_args args = args_of(dtype, SEARCH_COSINE);
+	with_filter(&args);
+	filter[0] = 1u << 6;
+	run(kernel, args);
+	finds((int32_t[]){6, -1, -1, -1}, (float[]){0, -INFINITY, -INFINITY, -INFINITY});
+}
+
+static void rows_left_out_nan_and_zeros(void **state)
+{
+	(void)state;
+	of_each(check_special);
+}
+
+static void check_parts(const struct kernel *kernel, kops_dtype dtype)
+{
+	struct search_found carried[QUERIES * K];
+	struct launch launch = {.workspace = aligned_alloc(256, 1 << 20)};
+	char why[WHY_BYTES];
+
+	for (int metric = SEARCH_IP; metric <= SEARCH_COSINE; metric++) {
+		struct op_args args = args_of(dtype, (enum search_metric)metric);
+		float want_values[QUERIES * K];
+		int32_t want[QUERIES * K];
+
+		memset(filter, 0xb6, sizeof filter);
+		with_filter(&args);
+		run(kernel, args);
+		memcpy(want, indices, sizeof want);
+		memcpy(want_values, values, sizeof want_values);
+		assert_int_equal(op_check(&args, why), 0);
+		assert_int_equal(args.op->carried_bytes(&args), sizeof carried);
+		args.carried = carried;
+		for (uint64_t first = 0, n = 2; first < ROWS; first += n, n = 77) {
+			struct op_args part = args;
+			part.op->step_part(&part, 0, first, ROWS - first < n ? ROWS - first : n);
+			assert_int_equal(kernel->launch(&part, &launch), 0);
+		}
+		assert_memory_equal(indices, want, sizeof want);
+		assert_memory_equal(values, want_values, sizeof want_values);
+	}
+	free(launch.workspace);
+}
+
+static void parts_find_what_the_whole_does(void **state)
+{
+	(void)state;
+	of_each(check_parts);
+}
+
+/* Without rows nothing is found; without columns all rows are alike. */
+static void check_empty(const struct kernel *kernel, kops_dtype dtype)
+{
+	struct op_args args = args_of(dtype, SEARCH_COSINE);
+
+	args.views[SEARCH_BASE].shape[0] = 0;
+	run(kernel, args);
+	finds((int32_t[]){-1, -1, -1, -1}, (float[]){-INFINITY, -INFINITY, -INFINITY, -INFINITY});
+	args = args_of(dtype, SEARCH_L2);
+	args.views[SEARCH_QUERIES].shape[1] = args.views[SEARCH_BASE].shape[1] = 0;
+	run(kernel, args);
+	finds((int32_t[]){0, 1, 2, 3}, (float[]){0, 0, 0, 0});
+}
+
+static void a_base_may_be_empty(void **state)
+{
+	(void)state;
+	of_each(check_empty);
+}
+
+static void refuses(const struct op_args *wrong, int code, const char *words)
+{
+	struct op_args args = *wrong;
+	char why[WHY_BYTES] = "";
+
+	assert_int_equal(op_check(&args, why), code);
+	if (!strstr(why, words))
+		fail_msg("'%s' does not say '%s'", why, words);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+	struct op_args args = args_of(KOPS_F32, SEARCH_IP), good = args;
+
+	(void)state;
+	args.params.plain.counts[SEARCH_K] = 0;
+	refuses(&args, KOPS_E_INVALID, "k");
+	args.params.plain.counts[SEARCH_K] = SEARCH_MAX + 1;
+	refuses(&args, KOPS_E_INVALID, "k");
+	args.params.plain.counts[SEARCH_K] = K + 1;
+	refuses(&args, KOPS_E_SHAPE, "values is 6x4; for these queries and this k it is 6x5");
+	args = good;
+	args.views[SEARCH_BASE].shape[1]--;
+	refuses(&args, KOPS_E_SHAPE, "queries have 5 columns and base 4");
+	args = good;
+	for (unsigned v = SEARCH_QUERIES; v <= SEARCH_BASE; v++) {
+		args.views[v].shape[1] = SEARCH_COLUMNS_MAX + 1;
+		args.views[v].strides[1] = 0;
+	}
+	refuses(&args, KOPS_E_SHAPE, "queries have 65537 columns; search takes up to 65536");
+	args = good;
+	args.views[SEARCH_BASE].shape[0] = (uint64_t)INT32_MAX + 1;
+	args.views[SEARCH_BASE].strides[0] = 0;
+	refuses(&args, KOPS_E_SHAPE, "indices are i32");
+	args = good;
+	with_filter(&args);
+	args.views[SEARCH_FILTER].shape[0]--;
+	refuses(&args, KOPS_E_SHAPE, "for 6 queries and 300 rows it has 10 words of 32 bits");
+	args = good;
+	args.views[SEARCH_BASE].dtype = KOPS_F16;
+	refuses(&args, KOPS_E_DTYPE, "");
+	args = good;
+	args.views[SEARCH_VALUES].space = base;
+	refuses(&args, KOPS_E_OVERLAP, "output values overlaps input base");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(ties_go_to_the_lower_index),   cmocka_unit_test(rows_left_out_nan_and_zeros),
+	    cmocka_unit_test(a_base_may_be_empty),          cmocka_unit_test(parts_find_what_the_whole_does),
+	    cmocka_unit_test(what_does_not_fit_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
