@@ -611,7 +611,7 @@ static void shape_attention(struct problem *p, struct random *r)
 	if (random_chance(r, 40))
 		p->args.views[ATTENTION_LSE] =
 		    new_view(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, rank - 1,
-		             (uint64_t[]){h.batch, h.heads, h.queries} + 4 - rank, true, r);
+		             &(uint64_t[]){h.batch, h.heads, h.queries}[4 - rank], true, r);
 	p->args.params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
 	p->args.params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_extent(r) : 0;
 	p->args.params.plain.numbers[ATTENTION_SCALE] = random_chance(r, 60) ? 0 : random_scalar(r);
