@@ -331,7 +331,16 @@ static void slice_input(kops_view *view, const struct op_args *args, unsigned pa
 	slice(view, op->part_axes[part_axis].axis[i] + (int)view->rank - (int)args->views[i].rank, first, n);
 }
 
-/* Sets *ret to the op's operands as they are when it has checked them. */
+/* Sets strides with a gap after each axis, so that a check has no axes to fold into one. */
+static void set_gaps(struct view *view)
+{
+	uint64_t stride = 1;
+
+	for (uint32_t d = view->rank; d-- > 0; stride *= view->shape[d] + 1) /* may wrap where nothing fits */
+		view->strides[d] = (int64_t)stride;
+}
+
+/* Sets *ret to the op's operands as they are when it has checked them, but for their strides. */
 static bool check_step(const struct step *step, struct op_args *ret)
 {
 	struct op_args args = {.op = op_by_name(step->op->name)};
@@ -344,7 +353,7 @@ static bool check_step(const struct step *step, struct op_args *ret)
 		struct view *to = &args.views[op_operand_index(args.op, operands[i].name)];
 		*to = (struct view){.space = &operands[i], .dtype = from->dtype, .rank = from->rank};
 		memcpy(to->shape, from->shape, sizeof(to->shape));
-		memcpy(to->strides, from->strides, sizeof(to->strides));
+		set_gaps(to);
 	}
 	step_set_attributes(step, &args);
 	*ret = args;
@@ -373,16 +382,48 @@ static bool depends_on_place(const struct op_args *args, unsigned part_axis)
 	return memcmp(&moved.params, &args->params, sizeof moved.params) != 0;
 }
 
+/* Returns true if the checked operand has the axes of the view, behind any others, or repeats some. */
+static bool keeps_axes(const struct view *checked, const kops_view *view)
+{
+	for (uint32_t d = 1; d <= view->rank; d++) {
+		uint64_t extent = view->shape[view->rank - d];
+		if (d > checked->rank || (extent != 1 && checked->shape[checked->rank - d] != extent))
+			return false;
+	}
+	return true;
+}
+
+/* Returns the result with an extent of 1 in place of an axis that the op drops. */
+static kops_view full_output(const struct step *step)
+{
+	kops_view out = step->out;
+
+	if (op_by_name(step->op->name)->last_axis == AXIS_DROPPED && out.rank < step->in[0].rank)
+		out.shape[out.rank++] = 1;
+	return out;
+}
+
+static bool keeps_all_axes(const struct step *step, const struct op_args *args)
+{
+	kops_view out = full_output(step);
+
+	for (unsigned i = 0; i < step->op->n_inputs; i++)
+		if (step_has(step, i) && !keeps_axes(&args->views[i], &step->in[i]))
+			return false;
+	return keeps_axes(op_output_const(args), &out);
+}
+
 bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n)
 {
 	const struct op *op = op_by_name(step->op->name);
 	struct op_args args;
 
-	if (!check_step(step, &args))
+	if (!check_step(step, &args) || !keeps_all_axes(step, &args))
 		return false;
 	for (unsigned p = 0; p < op->n_part_axes; p++) {
 		const int8_t *axes = op->part_axes[p].axis;
-		if ((uint32_t)axes[step->op->n_inputs] + step->out.rank != op_output(&args)->rank + axis)
+		if ((uint32_t)axes[step->op->n_inputs] + full_output(step).rank !=
+		    op_output(&args)->rank + axis)
 			continue;
 		if (depends_on_place(&args, p))
 			return false;

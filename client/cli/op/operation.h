@@ -229,7 +229,7 @@ bool bench_tells_optional(const struct operation *op, unsigned i);
 int bench_shape_optional(struct step *step, unsigned i, kops_dtype dtype, const struct bench_shape *shape);
 
 /*
- * Leaves indices [first, first + n) of an axis of such a step's result, and what of the inputs they come from.
+ * Leaves indices [first, first + n) of an axis of a step's result, and what of the inputs they come from.
  * False, and nothing happens: the op cannot be cut along that axis.
  */
 bool step_cut(struct step *step, unsigned axis, uint64_t first, uint64_t n);
