@@ -15,6 +15,7 @@
 #define COLUMNS_DEFAULT 80
 
 #define ANNOUNCE_US 500000
+#define BAR_COLUMNS 20
 
 static bool is_forbidden;
 static volatile sig_atomic_t is_shown;
@@ -104,6 +105,17 @@ void progress_show(const char *text)
 	snprintf(line, sizeof(line), ERASE "%s", cut.text);
 	is_shown = true;
 	put(line);
+}
+
+void progress_show_share(double share, const char *text)
+{
+	char bar[BAR_COLUMNS + 1], line[256];
+
+	for (int i = 0; i < BAR_COLUMNS; i++)
+		bar[i] = i < share * BAR_COLUMNS ? '#' : '.';
+	bar[BAR_COLUMNS] = 0;
+	snprintf(line, sizeof(line), "[%s] %.0f %%, %.200s", bar, 100 * share, text);
+	progress_show(line);
 }
 
 void progress_erase(void)

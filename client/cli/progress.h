@@ -14,6 +14,9 @@ void progress_forbid(void);
 /* Replaces the shown text, cut to the width of the terminal. Does nothing in the background. */
 void progress_show(const char *text);
 
+/* The same with a bar before the text: "[####....] 50 %, " and so on. share: 0 to 1. */
+void progress_show_share(double share, const char *text);
+
 /*
  * Shows a text in half a second, unless something is shown or erased before; for a call that does not return
  * meanwhile. The text must stay valid and fit into a line.

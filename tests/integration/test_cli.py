@@ -7,6 +7,7 @@ import os
 import pty
 import pwd
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -1108,7 +1109,7 @@ class Waiting(CliTest):
     def test_a_running_job(self):
         name, n = self.slow_matrix(3)
         self.open("sgemm", name, name, "--kernel", "reference", "-o", "y.npy")
-        self.see(rf"\r\x1b\[Kgemm f32 {n}×{n}×{n} on cpu: \d+ %, [\d.]+ m?s")
+        self.see(rf"\r\x1b\[K\[#*\.*\] \d+ %, [\d.]+ m?s left, gemm f32 {n}×{n}×{n} on cpu")
         self.assertEqual(self.end(), OK)
         self.assertTrue(os.path.exists(self.path("y.npy")))
         # The line is erased before the receipt comes, and it was never wider than the terminal.
@@ -1163,6 +1164,19 @@ class Waiting(CliTest):
         self.assertEqual(os.listdir(self.folder.name), before)
         self.assertTrue(harness.eventually(lambda: not self.control.any_running()))
 
+    def test_control_c_between_blocks(self):
+        self.save("x.npy", self.matrix(9001, 2003))
+        self.save("w.npy", self.matrix(2003, 2003))
+        before = sorted(os.listdir(self.folder.name))
+        self.open("gemm", "x.npy", "w.npy", "--kernel", "reference", "-o", "cut.npy")
+        self.see(r"\r\x1b\[K\[#*\.*\] \d+ %, [\d.]+ [kMG]?B/s, [\d.]+ m?s left, gemm to cut.npy")
+        self.assertNotEqual(sorted(os.listdir(self.folder.name)), before)
+        os.write(self.terminal, b"\x03")
+        self.assertEqual(self.end(), -signal.SIGINT)
+        self.assertRegex(self.text, r"\r\x1b\[K$")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), before)
+        self.assertTrue(harness.eventually(lambda: not self.control.any_running()))
+
     def test_kopsd_stops_answering(self):
         name, _ = self.slow_matrix(2)
         self.open("sgemm", name, name, "--kernel", "reference", "-o", "y.npy")
@@ -1199,6 +1213,99 @@ class Waiting(CliTest):
         self.assertEqual(self.end(), OK)
         self.assertNotIn("\x1b", self.text)
         self.assertIn("cpu: queue", self.text)
+
+
+class LargeFiles(CliTest):
+    """Files that kops-client reads, computes and writes block by block, 32 MiB at a time or more."""
+
+    def compute(self, *args, blocks=True):
+        """The result in y.npy."""
+        receipt = self.json(*args, "-o", "y.npy")["receipt"]
+        self.assertEqual(receipt["jobs"] > 2, blocks, receipt)
+        return self.load("y.npy")
+
+    def test_rows(self):
+        x = self.matrix(9001, 2003)
+        self.save("x.npy", x)
+        self.save("x.bin", x)
+        save_npy(self.path("big_endian.npy"), x.astype(">f4"), (1, 0))
+        self.save("row.npy", x[0])
+        self.save("column.npy", x[:, :1])
+        self.near(self.compute("add", "x.npy", "x.npy"), x + x, 0)
+        self.near(self.compute("add", "-n", "2003", "x.bin", "big_endian.npy"), x + x, 0)
+        self.near(self.compute("subtract", "x.npy", "row.npy"), x - x[0], 0)
+        self.near(self.compute("multiply", "column.npy", "x.npy"), x[:, :1] * x, 0)
+        self.near(self.compute("add", "x.npy", "x.npy", "--check", blocks=False), x + x, 0)
+        e = np.exp(x.astype(np.float64))
+        self.near(self.compute("softmax", "x.npy"), e / e.sum(axis=1, keepdims=True), 1e-6)
+        x64 = x.astype(np.float64)
+        self.near(self.compute("reduce", "x.npy", "--kind", "sum"), x64.sum(axis=1))
+        self.json("add", "-n", "2003", "x.bin", "x.npy", "-o", "y.bin")
+        self.near(self.load("y.bin", x.shape), x + x, 0)
+
+    def test_stacks(self):
+        """The first axis is cut, if the op lets it; of one index the next."""
+        for shape in [(1, 5003, 3001), (57, 301, 1009), (5, 3, 1001, 1003)]:
+            x = self.matrix(*shape)
+            self.save("x.npy", x)
+            self.near(self.compute("add", "x.npy", "x.npy"), x + x, 0)
+        x, w = self.matrix(40, 500, 900), self.matrix(900, 33)
+        self.save("x.npy", x)
+        self.save("w.npy", w)
+        self.near(self.compute("gemm", "x.npy", "w.npy"), x.astype(np.float64) @ w, 1e-3)
+
+    def test_other_orders(self):
+        """A file that has not its rows one after another is read whole, and the result is cut all the same."""
+        x = self.matrix(4000, 5001)
+        self.save("x.npy", x)
+        self.save("f.npy", np.asfortranarray(x))
+        self.near(self.compute("subtract", "x.npy", "f.npy"), x - x, 0)
+        self.near(self.compute("transpose", "x.npy"), x.T, 0)
+
+    def test_products(self):
+        a, b, c = self.matrix(90001, 203), self.matrix(203, 250), self.matrix(90001, 250)
+        want = a.astype(np.float64) @ b
+        self.save("a.npy", a)
+        self.save("turned.npy", np.ascontiguousarray(a.T))
+        self.save("b.npy", b)
+        self.save("bias.npy", c[0])
+        self.near(self.compute("gemm", "a.npy", "b.npy"), want)
+        self.near(self.compute("gemm", "--trans-a", "turned.npy", "b.npy"), want)
+        self.near(self.compute("gemm", "a.npy", "b.npy", "--bias", "bias.npy"), want + c[0])
+        for order in "CF":
+            self.save("c.npy", np.asarray(c, order=order))
+            self.near(self.compute("gemm", "a.npy", "b.npy", "-c", "c.npy", "--beta", "0.5"), want + 0.5 * c)
+            self.near(self.load("c.npy"), c, 0)
+        long, many = self.matrix(1, 1000), self.matrix(25001, 1000)
+        self.save("long.npy", long)
+        self.save("many.npy", many)
+        self.near(self.compute("gemm", "--trans-b", "long.npy", "many.npy"), long.astype(np.float64) @ many.T)
+        s = self.matrix(3000, 3000)  # one file as both, of which one is needed whole
+        self.save("s.npy", s)
+        self.near(self.compute("gemm", "s.npy", "s.npy", blocks=False), s.astype(np.float64) @ s, 1e-3)
+
+    def test_gather(self):
+        x, indices = self.matrix(5000, 3000), self.rng.integers(0, 5000, 9001).astype(np.int32)
+        self.save("x.npy", x)
+        self.save("indices.npy", indices)
+        self.near(self.compute("gather", "x.npy", "indices.npy"), x[indices], 0)
+
+    def test_a_failure_leaves_no_file(self):
+        x = self.matrix(7000, 2000)
+        self.save("x.npy", x)
+        before = sorted(os.listdir(self.folder.name))
+        for args, code in [(("--kernel", "no_such_kernel"), FAILED), (("--timeout", "1ms"), TIMEOUT)]:
+            self.run_cli("softmax", "x.npy", "-o", "none.npy", *args, code=code)
+            self.assertEqual(sorted(os.listdir(self.folder.name)), before)
+
+    def test_a_full_disk(self):
+        self.save("x.npy", self.matrix(7000, 2000))
+        before = sorted(os.listdir(self.folder.name))
+        r = self.run_cli("softmax", "x.npy", "-o", "none.npy", code=FAILED,
+                         preexec_fn=lambda: (signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+                                             resource.setrlimit(resource.RLIMIT_FSIZE, (20 << 20, 20 << 20))))
+        self.assertIn(b"cannot write none.npy", r.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder.name)), before)
 
 
 @unittest.skipUnless(DATA, "KOPS_TEST_DATA is not set: the digits are not there")

@@ -190,18 +190,43 @@ static int write_elements(int fd, const char *path, const struct elements *e)
 	return transfer_write(fd, path, e->data, elements_count(e) * kops_dtype_size(e->dtype));
 }
 
-int sink_write(struct sink *sink, const struct elements *e, char *why)
+/* rc: 0, or -1 with errno. */
+static int said(const struct sink *sink, int rc, char *why)
 {
-	char header[256];
-	size_t n = sink->npy ? npy_format(e->dtype, e->rank, e->shape, header) : 0;
-	int rc = transfer_write(sink->fd, sink->path, header, n);
-
-	if (rc == 0)
-		rc = write_elements(sink->fd, sink->path, e);
-	if (rc == 0)
-		rc = end_temporary(sink, true);
 	if (rc == 0)
 		return 0;
 	why_invalid(why, "cannot write %s: %s", sink->path, strerror(errno));
 	return KOPS_E_SYSTEM;
+}
+
+int sink_write_header(struct sink *sink, const struct elements *e, char *why)
+{
+	char header[256];
+	size_t n = sink->npy ? npy_format(e->dtype, e->rank, e->shape, header) : 0;
+
+	return said(sink, transfer_write(sink->fd, NULL, header, n), why);
+}
+
+int sink_write_piece(struct sink *sink, const void *data, uint64_t bytes, char *why)
+{
+	return said(sink, transfer_write(sink->fd, NULL, data, bytes), why);
+}
+
+int sink_finish(struct sink *sink, char *why)
+{
+	return said(sink, end_temporary(sink, true), why);
+}
+
+bool sink_is_hidden(const struct sink *sink)
+{
+	return sink->temporary[0] != 0;
+}
+
+int sink_write(struct sink *sink, const struct elements *e, char *why)
+{
+	int rc = sink_write_header(sink, e, why);
+
+	if (rc == 0)
+		rc = said(sink, write_elements(sink->fd, sink->path, e), why);
+	return rc == 0 ? sink_finish(sink, why) : rc;
 }

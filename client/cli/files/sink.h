@@ -24,6 +24,17 @@ struct sink *sink_open(const char *path, bool npy, char *why);
  */
 int sink_write(struct sink *sink, const struct elements *e, char *why);
 
+/*
+ * The same in pieces: a header for elements like these, whose data are not read; dense elements in C order, on
+ * any thread and without showing anything; the rename.
+ */
+int sink_write_header(struct sink *sink, const struct elements *e, char *why);
+int sink_write_piece(struct sink *sink, const void *data, uint64_t bytes, char *why);
+int sink_finish(struct sink *sink, char *why);
+
+/* Returns true if what is written appears only when the sink is finished. */
+bool sink_is_hidden(const struct sink *sink);
+
 /* Frees the sink. Without a successful write no file remains. NULL is allowed. */
 void sink_close(struct sink *sink);
 

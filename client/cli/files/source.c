@@ -123,6 +123,29 @@ static void turn(unsigned char *data, uint64_t bytes, size_t size)
 		}
 }
 
+static int say_short(const struct source *s, uint64_t done, char *why)
+{
+	return why_invalid(why, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s", s->path,
+	                   s->offset + done, s->offset + s->bytes,
+	                   errno ? strerror(errno) : "it was truncated meanwhile");
+}
+
+static void turn_swapped(const struct source *s, void *data, uint64_t bytes)
+{
+	if (s->is_swapped)
+		turn(data, bytes, kops_dtype_size(element_component(s->dtype)));
+}
+
+int source_read_piece(const struct source *s, void *data, uint64_t bytes, uint64_t from, char *why)
+{
+	uint64_t done = transfer_read_piece(s->fd, data, bytes, s->offset + from);
+
+	if (done < bytes)
+		return say_short(s, from + done, why);
+	turn_swapped(s, data, bytes);
+	return 0;
+}
+
 int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 {
 	kops_buffer *buffer;
@@ -133,12 +156,11 @@ int source_load(const struct source *s, struct cli *cli, kops_view *ret_view)
 		return cli_fail_kops(cli, status, cli->why);
 	}
 	uint64_t done = transfer_read(s->fd, s->path, kops_data(buffer), s->bytes, s->offset);
-	if (done < s->bytes)
-		return cli_fail(cli, CLI_FAILED, "cannot read %s after %" PRIu64 " of %" PRIu64 " bytes: %s",
-		                s->path, s->offset + done, s->offset + s->bytes,
-		                errno ? strerror(errno) : "it was truncated meanwhile");
-	if (s->is_swapped)
-		turn(kops_data(buffer), s->bytes, kops_dtype_size(element_component(s->dtype)));
+	if (done < s->bytes) {
+		say_short(s, done, cli->why);
+		return CLI_FAILED;
+	}
+	turn_swapped(s, kops_data(buffer), s->bytes);
 	*ret_view = view_of(s, buffer);
 	return CLI_OK;
 }

@@ -48,4 +48,10 @@ void source_set_matrix(struct source *source, uint64_t rows, uint64_t cols);
  */
 int source_load(const struct source *source, struct cli *cli, kops_view *ret_view);
 
+/*
+ * Reads whole elements, from byte `from` of all elements on, on any thread and without showing anything. 0 or
+ * KOPS_E_INVALID with a sentence.
+ */
+int source_read_piece(const struct source *source, void *data, uint64_t bytes, uint64_t from, char *why);
+
 #endif

@@ -23,7 +23,6 @@
 #define CALL_BYTES  (1024ull << 20) /* read() stops below 2 GiB anyway */
 #define PATIENCE_US 500e3           /* before progress is shown */
 #define INTERVAL_US 100e3
-#define BAR_COLUMNS 20
 
 /* ---- Progress ---- */
 
@@ -41,7 +40,7 @@ static struct showing showing_of(const char *verb, const char *path, uint64_t to
 	return (struct showing){.verb = verb,
 	                        .path = path,
 	                        .total = total,
-	                        .is_possible = total > STEP_BYTES && progress_is_possible(),
+	                        .is_possible = path && total > STEP_BYTES && progress_is_possible(),
 	                        .began_us = now_us,
 	                        .next_us = now_us + PATIENCE_US};
 }
@@ -51,18 +50,14 @@ static void show(struct showing *s, uint64_t done)
 {
 	double now_us = s->is_possible ? cli_now_us() : 0, taken_us = now_us - s->began_us;
 	double share = (double)done / (double)s->total;
-	char bar[BAR_COLUMNS + 1], line[256];
+	char line[256];
 
 	if (now_us < s->next_us || done == 0)
 		return;
 	s->next_us = now_us + INTERVAL_US;
-	for (int i = 0; i < BAR_COLUMNS; i++)
-		bar[i] = i < share * BAR_COLUMNS ? '#' : '.';
-	bar[BAR_COLUMNS] = 0;
-	snprintf(line, sizeof(line), "[%s] %.0f %%, %.20s, %.16s left, %s %.120s", bar, 100 * share,
-	         show_rate((double)done, taken_us).text, show_us(taken_us * (1 - share) / share).text, s->verb,
-	         s->path);
-	progress_show(line);
+	snprintf(line, sizeof(line), "%.20s, %.16s left, %s %.120s", show_rate((double)done, taken_us).text,
+	         show_us(taken_us * (1 - share) / share).text, s->verb, s->path);
+	progress_show_share(share, line);
 }
 
 static void show_end(const struct showing *s)
@@ -83,8 +78,7 @@ struct reading {
 	_Atomic int error;           /* why; 0: the file ends */
 };
 
-/* Returns how many of the bytes it read. If fewer, errno says why; 0: the file ends. */
-static uint64_t read_bytes(int fd, char *to, uint64_t bytes, uint64_t offset)
+uint64_t transfer_read_piece(int fd, char *to, uint64_t bytes, uint64_t offset)
 {
 	uint64_t done = 0;
 
@@ -98,6 +92,8 @@ static uint64_t read_bytes(int fd, char *to, uint64_t bytes, uint64_t offset)
 			break;
 		done += (uint64_t)n;
 	}
+	if (done == bytes)
+		errno = 0;
 	return done;
 }
 
@@ -120,7 +116,7 @@ static bool read_part(struct reading *r)
 		return false;
 	if (bytes > r->bytes - at)
 		bytes = r->bytes - at;
-	uint64_t n = read_bytes(r->fd, r->to + at, bytes, r->offset + at);
+	uint64_t n = transfer_read_piece(r->fd, r->to + at, bytes, r->offset + at);
 	if (n < bytes)
 		note_end(r, at + n, errno);
 	r->done += n;

@@ -16,7 +16,10 @@ int transfer_open(const char **path, char *why);
 /* Reads up to `bytes` from an offset and returns how many. If fewer, the file ends or errno is not 0. */
 uint64_t transfer_read(int fd, const char *path, void *data, uint64_t bytes, uint64_t offset);
 
-/* Writes all bytes. Returns 0, or -1 with errno. */
+/* The same on the calling thread alone, and without showing anything. */
+uint64_t transfer_read_piece(int fd, char *to, uint64_t bytes, uint64_t offset);
+
+/* Writes all bytes. Returns 0, or -1 with errno. path: for what is shown; NULL: show nothing. */
 int transfer_write(int fd, const char *path, const void *data, uint64_t bytes);
 
 #endif

@@ -5,71 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "progress.h"
 #include "show.h"
-#include "verb/receipt.h"
-#include "verb/wait.h"
-
-/* ---- one job ---- */
-
-int pipeline_send(struct cli *cli, const struct step *steps, size_t n, const char *device, kops_job **ret_job)
-{
-	kops_job_options options = {.size = sizeof(options), .priority = cli->flags.priority, .device = device};
-	kops_job *job;
-
-	int rc = kops_job_new(cli->handle, &options, &job);
-	if (rc < 0)
-		return cli_fail_kops(cli, rc, kops_error(cli->handle));
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = step_enqueue(job, &steps[i]);
-	rc = rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : wait_for_job(cli, job, device);
-	if (rc == CLI_OK)
-		*ret_job = job;
-	else
-		kops_job_free(job);
-	return rc;
-}
-
-int pipeline_alloc(struct cli *cli, uint64_t bytes, unsigned flags, const char *device,
-                   kops_buffer **ret_buffer)
-{
-	cli_announce(cli, "waiting for memory from kopsd");
-	int rc = kops_alloc(cli->handle, bytes ? bytes : 8, flags, device, ret_buffer);
-
-	progress_erase();
-	return rc < 0 ? cli_fail_kops(cli, rc, kops_error(cli->handle)) : CLI_OK;
-}
+#include "verb/stream.h"
 
 /* ---- shapes, before anything is sent or read ---- */
-
-int pipeline_fail_at(const struct pipeline *p, unsigned line, enum cli_exit code)
-{
-	if (p->file->path == NULL || line == 0)
-		return (int)code;
-	return cli_fail(p->cli, code, "%s:%u: %s", p->file->path, line, p->cli->why);
-}
 
 /* Returns what people call a value: its name in a job file, else its op or file. */
 static const char *name_of(const struct jobfile_value *value)
 {
 	return value->name[0] ? value->name : value->op ? value->op->name : value->path;
-}
-
-/* Returns the step of a line. Its views have buffers as far as the values do. */
-static struct step step_for(const struct pipeline *p, const struct jobfile_value *line)
-{
-	struct step step = step_of(line->op);
-
-	for (unsigned i = 0; i < line->op->n_inputs; i++) {
-		if (!line->operands[i].is_given)
-			continue;
-		step.in[i] = p->values[line->operands[i].value].view;
-		if (line->operands[i].transposed)
-			step.in[i] = kops_transposed(step.in[i]);
-	}
-	step.set = line->flags.op;
-	step.accumulates = line->has_old;
-	return step;
 }
 
 static int infer(struct pipeline *p, const struct jobfile_value *line, kops_view *ret)
@@ -78,7 +22,7 @@ static int infer(struct pipeline *p, const struct jobfile_value *line, kops_view
 		if (line->operands[i].transposed && p->values[line->operands[i].value].view.rank < 2)
 			return cli_fail(p->cli, CLI_FAILED, "%s has one dimension and cannot be transposed",
 			                name_of(&p->file->values[line->operands[i].value]));
-	struct step step = step_for(p, line);
+	struct step step = job_step(p, line);
 	if (step_shape(&step, p->cli->why) < 0)
 		return CLI_FAILED;
 	const kops_view *y = &step.out, *old = line->has_old ? &p->values[line->old].view : y;
@@ -105,7 +49,7 @@ static int plan(struct pipeline *p)
 		else
 			v->view = kops_tensor(NULL, 0, v->source.dtype, v->source.rank, v->source.shape);
 		if (rc != CLI_OK)
-			return pipeline_fail_at(p, line->line, rc);
+			return job_fail_at(p, line->line, rc);
 		v->wanted = line->op == NULL || p->cli->flags.check;
 	}
 	for (size_t i = 0; i < file->n_saves; i++)
@@ -146,7 +90,7 @@ static int open_sinks(struct pipeline *p)
 	for (size_t i = 0; i < p->n_saves; i++) {
 		p->sinks[i] = open_sink(p, p->saves[i].path);
 		if (p->sinks[i] == NULL)
-			return pipeline_fail_at(p, p->saves[i].line, CLI_FAILED);
+			return job_fail_at(p, p->saves[i].line, CLI_FAILED);
 	}
 	return CLI_OK;
 }
@@ -178,14 +122,14 @@ static int allocate(struct pipeline *p, struct value *v)
 	uint64_t bytes = 0;
 
 	element_bytes(v->view.dtype, v->view.rank, v->view.shape, &bytes);
-	return pipeline_alloc(p->cli, bytes, flags, v->wanted ? NULL : p->device, &v->view.buffer);
+	return job_alloc(p->cli, bytes, flags, v->wanted ? NULL : p->device, &v->view.buffer);
 }
 
 /* Allocates the result of a line and adds its steps. An op that adds to c= starts from a copy. */
 static int prepare_op(struct pipeline *p, const struct jobfile_value *line, struct value *v)
 {
 	const struct value *old = line->has_old ? &p->values[line->old] : NULL;
-	bool in_place = line->over_old && !old->source.fortran && !p->cli->flags.check;
+	bool in_place = job_overwrites(p, line);
 	struct step *step = &v->step;
 	int rc = CLI_OK;
 
@@ -193,7 +137,7 @@ static int prepare_op(struct pipeline *p, const struct jobfile_value *line, stru
 		v->view = old->view;
 	else
 		rc = allocate(p, v);
-	*step = step_for(p, line);
+	*step = job_step(p, line);
 	step->out = v->view;
 	if (old && !in_place)
 		p->steps[p->n_steps++] = step_copy(old->view, v->view);
@@ -218,7 +162,7 @@ static int prepare(struct pipeline *p)
 		else if (v->source.fd >= 0) /* else it shares the memory of a source with the same elements */
 			rc = source_load(&v->source, p->cli, &v->view);
 		if (rc != CLI_OK)
-			return pipeline_fail_at(p, line->line, rc);
+			return job_fail_at(p, line->line, rc);
 	}
 	p->read_us = cli_now_us() - start;
 	return CLI_OK;
@@ -251,7 +195,7 @@ static int save_all(struct pipeline *p)
 		if (sink_write(p->sinks[i], &e, p->cli->why) == 0)
 			continue;
 		p->cli->silent = p->saves == &p->piped && errno == EPIPE; /* its reader has seen enough */
-		return pipeline_fail_at(p, p->saves[i].line, CLI_FAILED);
+		return job_fail_at(p, p->saves[i].line, CLI_FAILED);
 	}
 	if (p->n_saves == 0 && !p->cli->flags.json) {
 		size_t last = p->file->n_values - 1;
@@ -284,7 +228,7 @@ static void report_json(struct pipeline *p,
 	json_us(&json, "job_us", p->job_us);
 	json_us(&json, "write_us", p->write_us);
 	json_close_object(&json);
-	receipt_json(&json, kops_job_receipt(p->job));
+	receipt_json(&json, &p->receipt);
 	json_end(&json);
 	p->cli->printed = true;
 }
@@ -295,27 +239,40 @@ static void report_text(struct pipeline *p)
 	bool quiet = p->cli->flags.quiet;
 
 	if (!quiet)
-		receipt_show(stderr, kops_job_receipt(p->job));
+		receipt_show(stderr, &p->receipt);
 	for (size_t i = 0; p->cli->flags.check && i < file->n_values; i++)
 		if (file->values[i].op && (!quiet || !check_passed(&p->values[i].check)))
 			check_show(stderr, name_of(&file->values[i]), &p->values[i].check);
 }
 
-static int execute(struct pipeline *p)
+/* Everything at once. */
+static int execute_whole(struct pipeline *p)
 {
 	struct cli *cli = p->cli;
-
-	int rc = choose_device(p);
-	if (rc == CLI_OK)
-		rc = prepare(p);
+	int rc = prepare(p);
 	double start = cli_now_us();
 	if (rc == CLI_OK)
-		rc = pipeline_send(cli, p->steps, p->n_steps, p->device, &p->job);
+		rc = job_send(cli, p->steps, p->n_steps, p->device, &p->job);
 	p->job_us = cli_now_us() - start;
+	if (rc == CLI_OK)
+		receipt_add(&p->receipt, kops_job_receipt(p->job));
 	if (rc == CLI_OK && cli->flags.check)
 		rc = check_all(p);
 	if (rc == CLI_OK && all_passed(p))
 		rc = save_all(p);
+	return rc;
+}
+
+static int execute(struct pipeline *p)
+{
+	struct stream *stream;
+	int rc = choose_device(p);
+
+	if (rc != CLI_OK)
+		return rc;
+	stream = stream_new(p);
+	rc = stream ? stream_run(stream) : execute_whole(p);
+	stream_free(stream);
 	return rc;
 }
 

@@ -28,7 +28,7 @@ static int open_sources(struct pipeline *p)
 		const struct jobfile_value *line = &p->file->values[i];
 		int rc = line->op ? CLI_OK : open_source(p->cli, line, &p->values[i].source);
 		if (rc != CLI_OK)
-			return pipeline_fail_at(p, line->line, rc);
+			return job_fail_at(p, line->line, rc);
 	}
 	return CLI_OK;
 }

@@ -3,7 +3,7 @@
 
 #include "random.h"
 #include "verb/commands.h"
-#include "verb/pipeline.h"
+#include "verb/job.h"
 
 #define JOBS_MAX 200 /* for each shape; other clients may be sending it too */
 #define OPS_MAX  64
@@ -36,11 +36,11 @@ static int upload(struct cli *cli, kops_view *view, uint64_t bytes)
 	kops_view there = *view;
 	kops_job *job;
 
-	int rc = pipeline_alloc(cli, bytes, KOPS_RESIDENT, cli->flags.device, &there.buffer);
+	int rc = job_alloc(cli, bytes, KOPS_RESIDENT, cli->flags.device, &there.buffer);
 	if (rc != CLI_OK)
 		return rc;
 	struct step step = step_copy(*view, there);
-	rc = pipeline_send(cli, &step, 1, cli->flags.device, &job);
+	rc = job_send(cli, &step, 1, cli->flags.device, &job);
 	if (rc == CLI_OK)
 		kops_job_free(job);
 	kops_free(view->buffer);
@@ -53,7 +53,7 @@ static int make_operand(struct lesson *l, unsigned i, struct random *random)
 {
 	kops_view *view = operand(&l->step, i);
 	uint64_t bytes = step_elements(view) * kops_dtype_size(view->dtype);
-	int rc = pipeline_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
+	int rc = job_alloc(l->cli, bytes, KOPS_SHARED, NULL, &view->buffer);
 
 	if (rc != CLI_OK)
 		return rc;
@@ -86,7 +86,7 @@ static int send_job(struct lesson *l)
 
 	for (size_t i = 0; i < n; i++)
 		steps[i] = l->step;
-	int rc = pipeline_send(l->cli, steps, n, l->cli->flags.device, &job);
+	int rc = job_send(l->cli, steps, n, l->cli->flags.device, &job);
 	if (rc != CLI_OK)
 		return rc;
 	kops_job_free(l->job);

@@ -20,7 +20,7 @@
 struct waiting {
 	struct cli *cli;
 	kops_job *job;
-	const char *device;
+	struct wait_how how;
 	bool shows;
 	double began_us, until_us; /* --timeout */
 	double answered_us;        /* when kopsd answered last */
@@ -58,16 +58,21 @@ static double expected_us(const kops_running_job *job, double share)
 	return job->parts > 1 && share >= SURE_SHARE ? job->running_us / share : job->estimate_us;
 }
 
-static void tell_running(const kops_running_job *job)
+static void tell_running(const struct waiting *w, const kops_running_job *job)
 {
-	double share = share_done(job), expected = expected_us(job, share);
-	char line[256], rest[80] = "";
+	struct wait_share share = {.done = share_done(job), .running_us = job->running_us};
+	char line[256], left[80] = "";
 
-	if (expected > job->running_us)
-		snprintf(rest, sizeof(rest), " of about %.16s", show_us(expected).text);
-	snprintf(line, sizeof(line), "%.120s on %.16s: %u %%, %.16s%.40s", show_op(job->op, &job->shape).text,
-	         job->device, (unsigned)(share * 100), show_us(job->running_us).text, rest);
-	progress_show(line);
+	share.expected_us = expected_us(job, share.done);
+	if (w->how.tell) {
+		w->how.tell(w->how.user, &share);
+		return;
+	}
+	if (share.expected_us > job->running_us)
+		snprintf(left, sizeof(left), "%.16s left, ", show_us(share.expected_us - job->running_us).text);
+	snprintf(line, sizeof(line), "%s%.120s on %.16s", left, show_op(job->op, &job->shape).text,
+	         job->device);
+	progress_show_share(share.done, line);
 }
 
 /*
@@ -94,8 +99,8 @@ static int tell_queued(const struct waiting *w)
 
 	if (status < 0)
 		return status;
-	uint64_t others = count_others(info, w->device);
-	bool chooses = !w->device && info->n_devices > 1;
+	uint64_t others = count_others(info, w->how.device);
+	bool chooses = !w->how.device && info->n_devices > 1;
 	if (others == 0)
 		snprintf(line, sizeof(line), "waiting to start");
 	else
@@ -132,7 +137,7 @@ static int tell_job(const struct waiting *w)
 		return status;
 	const kops_session_info *s = find_session(sessions);
 	if (s && s->oldest)
-		tell_running(s->oldest);
+		tell_running(w, s->oldest);
 	else if (s)
 		status = tell_queued(w);
 	else
@@ -223,8 +228,9 @@ static bool is_silent(const struct waiting *w)
 /* Returns KOPS_E_TIMEOUT if --timeout is over, or kopsd is silent. */
 static int run_once(struct waiting *w)
 {
-	int status = kops_submit_and_wait(w->job, step_ms(w));
+	int status = w->how.is_sent ? kops_wait(w->job, step_ms(w)) : kops_submit_and_wait(w->job, step_ms(w));
 
+	w->how.is_sent = false; /* another call is another try */
 	while (status == KOPS_E_TIMEOUT && kops_job_is_out(w->job) && !is_over(w)) {
 		look(w); /* look first: this program may have been stopped for longer than its patience */
 		if (is_silent(w))
@@ -265,22 +271,23 @@ static int fail(struct waiting *w, int status)
 	return cli_fail_kops(cli, status, sentence[0] ? sentence : kops_error(cli->handle));
 }
 
-int wait_for_job(struct cli *cli, kops_job *job, const char *device)
+int wait_for_job(struct cli *cli, kops_job *job, const struct wait_how *how)
 {
-	double now = cli_now_us();
+	double now = cli_now_us(),
+	       until = how && how->until_us ? how->until_us : now + cli->flags.timeout_ms * 1e3;
 	struct waiting w = {.cli = cli,
 	                    .job = job,
-	                    .device = device,
+	                    .how = how ? *how : (struct wait_how){.device = NULL},
 	                    .shows = cli_shows_progress(cli),
 	                    .began_us = now,
-	                    .until_us =
-	                        cli->flags.timeout_ms ? now + cli->flags.timeout_ms * 1e3 : (double)INFINITY,
+	                    .until_us = cli->flags.timeout_ms ? until : (double)INFINITY,
 	                    .answered_us = now};
 	int status;
 
 	while ((status = run_once(&w)) == KOPS_E_BUSY && !is_over(&w))
 		pause_before_retry(&w);
 	kops_close(w.watcher);
-	progress_erase();
+	if (!w.how.tell)
+		progress_erase();
 	return status < 0 ? fail(&w, status) : CLI_OK;
 }
