@@ -49,6 +49,7 @@ struct stream {
 	pthread_cond_t moved;
 	uint64_t read, computed, written; /* blocks that are through */
 	bool ends;                        /* some stage has failed */
+	bool is_late;                     /* --timeout was over before all jobs were done */
 	char why[CLI_WHY_BYTES];          /* of a thread that has failed; "": none */
 };
 
@@ -382,6 +383,19 @@ static void show(void *stream, const struct wait_share *running)
 	progress_show_share(taken_us / (taken_us + left), line);
 }
 
+/* Ends the stream when --timeout is over. wait_for_job() sees that only while a job runs. */
+static void look_at_clock(struct stream *s)
+{
+	struct cli *cli = s->p->cli;
+
+	if (!cli->flags.timeout_ms || s->how.until_us <= 0 || cli_now_us() < s->how.until_us)
+		return;
+	s->is_late = true;
+	note(s, &s->computed,
+	     "reading, computing and writing took longer than --timeout allows; allow more, or give none to "
+	     "wait while kopsd answers");
+}
+
 /* Waits like wait_behind(), on the calling thread, which shows how far the stream is. */
 static bool watch(struct stream *s, const uint64_t *stage, uint64_t blocks)
 {
@@ -400,6 +414,8 @@ static bool watch(struct stream *s, const uint64_t *stage, uint64_t blocks)
 		is_reached = *stage > blocks;
 		pthread_mutex_unlock(&s->lock);
 		show(s, NULL);
+		if (goes_on && !is_reached)
+			look_at_clock(s);
 	}
 	return goes_on;
 }
@@ -469,7 +485,8 @@ static int start_threads(struct stream *s)
 
 static int fail_as_thread(struct stream *s)
 {
-	return cli_fail(s->p->cli, CLI_FAILED, "%s", s->why); /* which names the file */
+	return cli_fail(s->p->cli, s->is_late ? CLI_TIMED_OUT : CLI_FAILED, "%s",
+	                s->why); /* which names the file */
 }
 
 static int send(struct stream *s, uint64_t block)
@@ -532,6 +549,7 @@ static int run(struct stream *s)
 	if (rc == CLI_OK)
 		rc = compute(s);
 	s->p->job_us = cli_now_us() - start;
+	s->how.until_us = 0;
 	if (rc == CLI_OK && !watch(s, &s->written, s->blocks - 1))
 		rc = fail_as_thread(s);
 	if (rc != CLI_OK)
