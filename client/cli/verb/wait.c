@@ -274,7 +274,7 @@ static int fail(struct waiting *w, int status)
 int wait_for_job(struct cli *cli, kops_job *job, const struct wait_how *how)
 {
 	double now = cli_now_us(),
-	       until = how && how->until_us ? how->until_us : now + cli->flags.timeout_ms * 1e3;
+	       until = how && how->until_us > 0 ? how->until_us : now + cli->flags.timeout_ms * 1e3;
 	struct waiting w = {.cli = cli,
 	                    .job = job,
 	                    .how = how ? *how : (struct wait_how){.device = NULL},
