@@ -726,7 +726,7 @@ class Idle(Life):
         self.start()
         c = self.connect()
         c.ping()
-        self.assertLessEqual(self.daemon.rss_bytes(), 8 << 20)
+        self.assertLessEqual(self.daemon.rss_bytes(), 9 << 20)
 
     def test_memory_of_a_session(self):
         self.start()
