@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(JOIN_QUADS *JOIN_SLICES) join_units(const __gr
 struct cutting {
 	double ns;
 	bool narrow, joins;
-	unsigned parts;
+	unsigned parts, units;
 };
 
 /* Of a tile of K: boxes of all classes, and their lines. */
@@ -312,7 +312,7 @@ template <int COLS> double step_ns(const work &w)
 template <int COLS> cutting cutting_of_cut(const mapped_product &mapped, work w, unsigned multiprocessors)
 {
 	const auto &f = fitted.shifted;
-	cutting best = {INFINITY, COLS == 64, false, 1};
+	cutting best = {INFINITY, COLS == 64, false, 1, 0};
 	double write_ns = mapped.c.lies == placing::LOOSE ? f.loose_ns : 0;
 
 	for (unsigned round = 0; round <= 4; round++) {
@@ -323,12 +323,13 @@ template <int COLS> cutting cutting_of_cut(const mapped_product &mapped, work w,
 		parts = round == 0 ? 1 : parts < most ? parts : most;
 		if (parts == 0 || (joins && w.tiles > UNITS_MAX / parts))
 			continue;
-		double waves = ceil((double)w.tiles * parts / multiprocessors);
+		unsigned units = w.tiles * parts;
+		double waves = ceil((double)units / multiprocessors);
 		double steps = ceil((double)w.k_tiles / parts) * step_ns<COLS>(w);
 		double ns =
 		    waves * (f.unit_ns + (joins ? steps : fmax(steps, write_ns))) + (joins ? f.join_ns : 0);
 		if (ns < best.ns)
-			best = {ns, COLS == 64, joins, parts};
+			best = {ns, COLS == 64, joins, parts, units};
 	}
 	return best;
 }
@@ -451,17 +452,9 @@ extern "C" double gemm_shifted_ns(const struct op_args *args)
 extern "C" uint64_t gemm_shifted_workspace(const struct op_args *args)
 {
 	mapped_product mapped = planned_product_of(args);
-	work w = work_of(mapped, args);
-	cutting cutting = cutting_of(mapped, w, (unsigned)gemm_hopper_multiprocessors());
+	cutting cutting = cutting_of(mapped, work_of(mapped, args), (unsigned)gemm_hopper_multiprocessors());
 
-	if (!cutting.joins)
-		return 0;
-	w.overlap = false;
-	if (cutting.narrow)
-		count_tiles<shifted_cut<64>>(&w, mapped.p.batch, gemm_hopper_multiprocessors());
-	else
-		count_tiles<shifted_cut<128>>(&w, mapped.p.batch, gemm_hopper_multiprocessors());
-	return (uint64_t)w.tiles * cutting.parts * (cutting.narrow ? UNIT_BYTES<64> : UNIT_BYTES<128>);
+	return cutting.joins ? cutting.units * (cutting.narrow ? UNIT_BYTES<64> : UNIT_BYTES<128>) : 0;
 }
 
 extern "C" CUDA_LAUNCH(gemm_shifted)
