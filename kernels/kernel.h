@@ -559,7 +559,7 @@ bool op_fit_optional(struct op_args *args, unsigned v, uint64_t elements);
 struct op_cut {
 	uint32_t n_parts, n_steps; /* n_parts: of all tiles */
 	bool grows;
-	uint32_t first_parts; /* of the first tile of those that grow; else 0 */
+	uint32_t first_parts; /* of a first tile that is cut along steps, where the cut grows; else 0 */
 	bool has_windows;     /* the device has no more of an operand than a part needs, or the next one */
 	struct {
 		uint32_t n; /* 0 or 1: tiles have all of the axis */

@@ -189,8 +189,9 @@ static bool cut_first(const struct op_args *args, unsigned wanted, struct op_cut
 		return true;
 	if (op->passes != 1 || op->steps(args) < 2 || carried_bytes(args, cut, 0) > 0)
 		return false;
-	cut->first_parts = cut_evenly(op->steps(args), wanted, &cut->step_chunk);
-	cut->n_parts += cut->first_parts - 1;
+	uint32_t parts = cut_evenly(op->steps(args), wanted, &cut->step_chunk);
+	cut->first_parts = parts > 1 ? parts : 0;
+	cut->n_parts += parts - 1;
 	return true;
 }
 

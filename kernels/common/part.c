@@ -60,7 +60,7 @@ static uint64_t size_of(uint64_t extent, uint64_t chunk, uint32_t i, uint32_t n)
 /* The tile that part i belongs to. */
 static uint32_t tile_of(const struct op_cut *cut, uint32_t i)
 {
-	if (cut->first_parts > 1)
+	if (cut->first_parts > 0)
 		return i < cut->first_parts ? 0 : i - cut->first_parts + 1;
 	return i / cut->n_steps;
 }
@@ -161,7 +161,7 @@ void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 	uint32_t n, step;
 
 	op_tile(args, cut, i, ret);
-	if (i < cut->first_parts && cut->first_parts > 1)
+	if (i < cut->first_parts)
 		op->step_part(ret, 0, i * cut->step_chunk,
 		              size_of(op->steps(args), cut->step_chunk, i, cut->first_parts));
 	if (cut->n_steps <= 1)
@@ -228,10 +228,11 @@ static unsigned news_of_step(const struct op_args *args, const struct op_cut *cu
 unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i)
 {
 	struct chunks at[PART_AXES_MAX];
-	unsigned grown = find_growing(args->op, cut, tile_of(cut, i), at), news = 0;
+	unsigned grown, news = 0;
 
-	if (i < cut->first_parts && cut->first_parts > 1)
+	if (i < cut->first_parts)
 		return news_of_step(args, cut, i);
+	grown = find_growing(args->op, cut, tile_of(cut, i), at);
 	for (unsigned v = 0; v < args->op->n_operands; v++)
 		if (grown == args->op->n_part_axes || part_divides(args, grown, v))
 			news |= 1u << v;
@@ -242,7 +243,7 @@ unsigned op_part_results(const struct op_args *args, const struct op_cut *cut, u
 {
 	unsigned outputs = ~0u << op_first_output(args->op);
 
-	if (cut->first_parts > 1 && i < cut->first_parts)
+	if (i < cut->first_parts)
 		return i + 1 < cut->first_parts ? 0 : outputs;
 	return op_part_news(args, cut, i) & outputs;
 }
