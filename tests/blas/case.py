@@ -27,6 +27,18 @@ class BlasTest(harness.DaemonTest):
         self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
         return done.stdout, report(done.stderr)
 
+    def run_acts(self, command, *signals, **settings):
+        """The calls of a program in acts (acts.h). kopsd gets a signal before each of those that follow the first."""
+        program = subprocess.Popen(command, env=self.environment(**settings), bufsize=0, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for signal in signals:
+            self.assertEqual(program.stdout.read(1), b".")
+            self.daemon.process.send_signal(signal)
+            program.stdin.write(b".")
+        out, err = program.communicate(timeout=600)
+        self.assertEqual((program.returncode, out), (0, b""), err)
+        return report(err.decode())
+
 
 def locale_with_comma(test):
     """The settings of one in which 0.5 is 0,5. No system has to have one, so it is made."""

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,6 +18,8 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "acts.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -297,22 +298,7 @@ static void forks_beside(void)
 	pthread_join(id, NULL);
 }
 
-static void next_act(void)
-{
-	char byte;
-	if (write(1, ".", 1) != 1 || read(0, &byte, 1) != 1)
-		exit(2);
-}
-
 /* Leaves a product by longjmp() while kopsd is stopped, and uses the memory for something else. */
-static sigjmp_buf outside;
-
-static void leave(int signal)
-{
-	(void)signal;
-	siglongjmp(outside, 1);
-}
-
 static void jump(void)
 {
 	double *a = matrix(1), *b = matrix(2), *volatile c = matrix(3);

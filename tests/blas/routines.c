@@ -21,7 +21,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +32,7 @@
 #include <unistd.h>
 
 #include "../seed.h"
+#include "acts.h"
 
 enum { ROW_MAJOR = 101, COL_MAJOR, NO_TRANS = 111, TRANS, CONJ_TRANS, UPPER = 121, LOWER };
 enum { NON_UNIT = 131, UNIT, LEFT = 141, RIGHT };
@@ -748,21 +748,6 @@ static void flags(void)
 		EXPECT(fetestexcept(FE_ALL_EXCEPT) == 0);
 		EXPECT(c[0] == square_dot());
 	}
-}
-
-static void next_act(void)
-{
-	char byte;
-	if (write(1, ".", 1) != 1 || read(0, &byte, 1) != 1)
-		exit(2);
-}
-
-static sigjmp_buf outside;
-
-static void leave(int signal)
-{
-	(void)signal;
-	siglongjmp(outside, 1);
 }
 
 /* Multiplies at this depth of the stack, above room that others overwrite. */

@@ -198,15 +198,7 @@ class Deaths(Case):
     leaks_checked = False
 
     def act(self, what, *signals):
-        program = subprocess.Popen([MALLOC, what], env=self.environment(**ON), bufsize=0, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for signal_ in signals:
-            self.assertEqual(program.stdout.read(1), b".")
-            self.daemon.process.send_signal(signal_)
-            program.stdin.write(b".")
-        out, err = program.communicate(timeout=600)
-        self.assertEqual((program.returncode, out), (0, b""), err)
-        return case.report(err.decode())
+        return self.run_acts([MALLOC, what], *signals, **ON)
 
     def test_left_by_a_signal(self):
         """kopsd writes a result that nobody waits for any more. The program does not see it."""

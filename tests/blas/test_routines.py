@@ -109,16 +109,8 @@ class Hangs(case.BlasTest):
 
     def act(self, what):
         # AddressSanitizer does not see that a cancelled thread leaves its frames, and writes to them at its end.
-        env = self.environment(ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":use_sigaltstack=0")
-        program = subprocess.Popen([ROUTINES, what], env=env, bufsize=0, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for signal_ in (signal.SIGSTOP, signal.SIGCONT):
-            self.assertEqual(program.stdout.read(1), b".")
-            self.daemon.process.send_signal(signal_)
-            program.stdin.write(b".")
-        out, err = program.communicate(timeout=600)
-        self.assertEqual((program.returncode, out), (0, b""), err)
-        return case.report(err.decode())
+        options = os.environ.get("ASAN_OPTIONS", "") + ":use_sigaltstack=0"
+        return self.run_acts([ROUTINES, what], signal.SIGSTOP, signal.SIGCONT, ASAN_OPTIONS=options)
 
     def test_calls_left_by_a_signal(self):
         """As Ctrl-C does in programs that go on at their prompt. More than there are handles."""

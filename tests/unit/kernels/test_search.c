@@ -12,6 +12,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "run_kernel.h"
 #include "search/search.h"
 
 #define QUERIES 6
@@ -72,16 +73,8 @@ static void fill(kops_dtype dtype)
 
 static void run(const struct kernel *kernel, struct op_args args)
 {
-	struct launch launch = {0};
-	char why[WHY_BYTES];
-
-	assert_int_equal(op_check(&args, why), 0);
-	launch.workspace_bytes = kernel->workspace ? kernel->workspace(&args) : 0;
-	launch.workspace = aligned_alloc(256, (launch.workspace_bytes + 256) / 256 * 256);
-	assert_non_null(launch.workspace);
 	memset(indices, 0x77, sizeof indices);
-	assert_int_equal(kernel->launch(&args, &launch), 0);
-	free(launch.workspace);
+	run_kernel(kernel, args);
 }
 
 static void finds(const int32_t rows[K], const float scores[K])

@@ -12,6 +12,7 @@
 #include "common/cpu.h"
 #include "common/half.h"
 #include "common/threads.h"
+#include "run_kernel.h"
 #include "top_k/top_k.h"
 
 #define ROWS 3
@@ -74,20 +75,6 @@ static int32_t index_of(const struct problem *p, uint64_t row, uint32_t i)
 	return p->indices[row * top_k_count(&p->args) + i];
 }
 
-static void run(struct problem *p, const struct kernel *kernel)
-{
-	struct op_args args = p->args;
-	struct launch launch = {0};
-	char why[WHY_BYTES];
-
-	assert_int_equal(op_check(&args, why), 0);
-	launch.workspace_bytes = kernel->workspace ? kernel->workspace(&args) : 0;
-	launch.workspace = aligned_alloc(256, (launch.workspace_bytes + 256) / 256 * 256);
-	assert_non_null(launch.workspace);
-	assert_int_equal(kernel->launch(&args, &launch), 0);
-	free(launch.workspace);
-}
-
 typedef void each_case(const struct kernel *kernel, struct problem *p);
 
 static void of_each(each_case *check)
@@ -133,7 +120,7 @@ static void fill(struct problem *p)
 static void check_largest(const struct kernel *kernel, struct problem *p)
 {
 	fill(p);
-	run(p, kernel);
+	run_kernel(kernel, p->args);
 	for (uint32_t i = 0; i < top_k_count(&p->args); i++) {
 		assert_int_equal(index_of(p, 0, i), i);
 		assert_int_equal(!!signbit(value(p, 0, i)), i % 2);
@@ -154,7 +141,7 @@ static void check_smallest(const struct kernel *kernel, struct problem *p)
 
 	p->args.params.plain.counts[TOP_K_KIND] = TOP_K_SMALLEST;
 	fill(p);
-	run(p, kernel);
+	run_kernel(kernel, p->args);
 	for (uint32_t i = 0; i < k; i++) {
 		assert_int_equal(index_of(p, 0, i), i);
 		assert_true(isnan(value(p, 1, i)) == (i + 2 >= p->columns));
@@ -174,7 +161,7 @@ static void check_order(const struct kernel *kernel, struct problem *p)
 
 	p->args.params.plain.counts[TOP_K_ORDER] = TOP_K_BY_INDEX;
 	fill(p);
-	run(p, kernel);
+	run_kernel(kernel, p->args);
 	for (uint64_t row = 0; row < ROWS; row++)
 		for (uint32_t i = 1; i < k; i++)
 			assert_true(index_of(p, row, i) > index_of(p, row, i - 1));
@@ -206,8 +193,8 @@ static void pieces_of_rows_give_what_the_reference_does(void **state)
 		for (uint64_t i = 0; i < ROWS * columns; i++)
 			put(&p, i / columns, i % columns, (double)(i * 7919 % 65521) / 64 - 500);
 		memcpy(q.x, p.x, ROWS * columns * sizeof *p.x);
-		run(&p, &top_k_cpu_kernels.kernels[0]);
-		run(&q, &top_k_cpu_kernels.kernels[top_k_cpu_kernels.n - 1]);
+		run_kernel(&top_k_cpu_kernels.kernels[0], p.args);
+		run_kernel(&top_k_cpu_kernels.kernels[top_k_cpu_kernels.n - 1], q.args);
 		assert_memory_equal(p.indices, q.indices, ROWS * k * sizeof *p.indices);
 		assert_memory_equal(p.values, q.values, ROWS * k * dtype_size(dtypes[c % 4]));
 		release(&p);
@@ -239,7 +226,7 @@ static void parts_find_what_the_whole_does(void **state)
 			p.args.params.plain.counts[TOP_K_ORDER] = c >> 2 & 1;
 			whole.args.params = p.args.params;
 			memcpy(whole.x, p.x, ROWS * columns * sizeof *p.x);
-			run(&whole, &top_k_cpu_kernels.kernels[top_k_cpu_kernels.n - 1]);
+			run_kernel(&top_k_cpu_kernels.kernels[top_k_cpu_kernels.n - 1], whole.args);
 			assert_int_equal(op_check(&p.args, why), 0);
 			p.args.carried = malloc(p.args.op->carried_bytes(&p.args));
 			launch.workspace = aligned_alloc(256, 1 << 20);
@@ -267,7 +254,7 @@ static void indices_may_be_absent(void **state)
 	fill(&p);
 	for (size_t i = 0; i < top_k_cpu_kernels.n; i++) {
 		memset(p.values, 0, ROWS * 4 * sizeof(float));
-		run(&p, &top_k_cpu_kernels.kernels[i]);
+		run_kernel(&top_k_cpu_kernels.kernels[i], p.args);
 		assert_true(value(&p, 2, 0) == 32 && value(&p, 2, 3) == 29);
 	}
 	release(&p);
