@@ -2,11 +2,13 @@
 
 #include "attention/flash.h"
 #include "attention/split.h"
+#include "attention/tiles.h"
 #include "attention/wgmma_plan.h"
 #include "common/cuda.h"
 
 CUDA_LAUNCH(attention_flash); /* flash.cu */
 CUDA_LAUNCH(attention_rows);  /* rows.cu */
+CUDA_LAUNCH(attention_tiles); /* tiles.cu */
 CUDA_LAUNCH(attention_wgmma); /* wgmma.cu */
 
 /* ---- How long they take, in ns on an H200 ---- */
@@ -44,6 +46,32 @@ static double flash_ns(const struct op_args *args)
 	return launch_ns * cuda_clock_factor() + join_ns(attention_flash_workspace(args)) +
 	       fmax(cuda_ns_of_bytes(cost.bytes, share),
 	            cuda_ns_of_clocks(cuda_multiprocessors() * rounds * (first_clocks + steps * step_clocks)));
+}
+
+/*
+ * As flash_ns(). A block waits for memory and barriers: with fewer than two or three on a multiprocessor it is
+ * no sooner done.
+ */
+static double tiles_ns(const struct op_args *args)
+{
+	const double launch_ns = 4000, first_clocks = 1000, share = 0.75, clocks_per_column = 92;
+	const struct view *q = &args->views[ATTENTION_Q], *v = &args->views[ATTENTION_V];
+	struct tiles_plan p = tiles_plan_of(args);
+	double blocks = (double)p.units * (double)p.row_tiles * p.parts, queries = fmax((double)q->shape[2], 1);
+	double columns = (double)q->shape[3] + (double)v->shape[3];
+	bool is_deep = q->shape[3] > 64 || v->shape[3] > 64;
+	double padded = (double)q->shape[3] + (is_deep ? 128 : 64);
+	struct cost cost;
+
+	args->op->cost(args, &cost);
+	double seen = cost.flops / (2 * fmax(columns, 1)) / fmax((double)p.units, 1) / queries;
+	double steps = ceil(fmax(seen, 1) / TILES_EDGE / p.parts + 0.5);
+	double clocks = first_clocks + steps * clocks_per_column * padded;
+	double rounds = fmax(blocks / cuda_multiprocessors(), is_deep ? 2 : 3);
+
+	return launch_ns * cuda_clock_factor() + join_ns(attention_tiles_workspace(args)) +
+	       fmax(cuda_ns_of_bytes(cost.bytes, share),
+	            cuda_ns_of_clocks(cuda_multiprocessors() * rounds * clocks));
 }
 
 /* ---- rows ---- */
@@ -92,6 +120,18 @@ static const struct kernel kernels[] = {
         .workspace = attention_flash_workspace,
         .time_ns = flash_ns,
         .launch = attention_flash,
+        .carries = true,
+    },
+    {
+        .name = "tiles",
+        .idea =
+            "tiles of scores by FMAs from shared memory, the softmax carried along; few blocks: parts of keys",
+        .dtypes = "f32 f16 bf16",
+        .takes = "any strides, head_dim to 128",
+        .supports = attention_tiles_supports,
+        .workspace = attention_tiles_workspace,
+        .time_ns = tiles_ns,
+        .launch = attention_tiles,
         .carries = true,
     },
     {

@@ -11,6 +11,7 @@
 
 #include "attention/flash.h"
 #include "attention/split.h"
+#include "attention/tiles.h"
 #include "attention/wgmma_plan.h"
 #include "cases.h"
 #include "check.h"
@@ -51,6 +52,7 @@ CUDA_TOGETHER(unary_float4x_together);
 CUDA_LAUNCH(unary_scalar);
 CUDA_LAUNCH(attention_rows);
 CUDA_LAUNCH(attention_flash);
+CUDA_LAUNCH(attention_tiles);
 CUDA_LAUNCH(attention_wgmma);
 CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
@@ -222,6 +224,11 @@ static const struct kernel flash = {.supports = attention_flash_supports,
                                     .launch = attention_flash,
                                     .carries = true};
 
+static const struct kernel in_tiles = {.supports = attention_tiles_supports,
+                                       .workspace = attention_tiles_workspace,
+                                       .launch = attention_tiles,
+                                       .carries = true};
+
 static const struct kernel mapped = {
     .supports = attention_wgmma_supports, .workspace = attention_wgmma_workspace, .launch = attention_wgmma};
 
@@ -237,17 +244,18 @@ static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
 
-	return strcmp(op, "softmax") == 0        ? &pieces
-	       : strcmp(op, "layer_norm") == 0   ? &norm_pieces
-	       : strcmp(op, "rms_norm") == 0     ? &norm_pieces
-	       : strcmp(op, "reduce") == 0       ? &strided
-	       : strcmp(op, "arg_reduce") == 0   ? &arg_strided
-	       : strcmp(op, "top_k") == 0        ? &selecting
-	       : strcmp(op, "search") == 0       ? &searching
-	       : strcmp(op, "attention") != 0    ? &small
-	       : mapped.supports(args, &why_not) ? &mapped
-	       : flash.supports(args, &why_not)  ? &flash
-	                                         : &by_rows;
+	return strcmp(op, "softmax") == 0                                                   ? &pieces
+	       : strcmp(op, "layer_norm") == 0                                              ? &norm_pieces
+	       : strcmp(op, "rms_norm") == 0                                                ? &norm_pieces
+	       : strcmp(op, "reduce") == 0                                                  ? &strided
+	       : strcmp(op, "arg_reduce") == 0                                              ? &arg_strided
+	       : strcmp(op, "top_k") == 0                                                   ? &selecting
+	       : strcmp(op, "search") == 0                                                  ? &searching
+	       : strcmp(op, "attention") != 0                                               ? &small
+	       : mapped.supports(args, &why_not)                                            ? &mapped
+	       : flash.supports(args, &why_not)                                             ? &flash
+	       : in_tiles.supports(args, &why_not) && args->views[ATTENTION_Q].shape[2] % 2 ? &in_tiles
+	                                                                                    : &by_rows;
 }
 
 /* Cuts the op as if it took too long: along its rows, its columns, or both. */
@@ -430,6 +438,14 @@ static const struct candidate {
      layer_norm_pieces},
     {"rms_norm", "rms in parts", make_anyhow, 2, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"attention", "any strides", make_anyhow, 1, {1, 2, 5, 9}, NULL, attention_rows_workspace, attention_rows},
+    {"attention",
+     "tiles",
+     make_anyhow,
+     1,
+     {1, 2, 5, 132},
+     attention_tiles_supports,
+     attention_tiles_workspace,
+     attention_tiles},
     {"attention", "rows in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"attention", "flash in parts", make_attention, 1, {1, 2, 40, 132}, NULL, workspace_of_parts, launch_parts},
     {"attention",
