@@ -184,6 +184,8 @@ static void serve_device(struct device_thread *t)
 	}
 }
 
+static uint64_t opened; /* devices, by all threads */
+
 static int open_and_test(struct device_thread *t)
 {
 	int rc;
@@ -197,6 +199,7 @@ static int open_and_test(struct device_thread *t)
 	if (rc < 0)
 		return rc;
 	driver_planner(t->driver, t->dev, &t->planner);
+	t->planner.id = __atomic_add_fetch(&opened, 1, __ATOMIC_RELAXED);
 	rc = canary_self_test(t->driver, t->dev, &t->planner, t->disabled_kernels);
 	malloc_trim(0); /* what the tests had stays with this thread's heap, up to a megabyte */
 	if (rc > 0)

@@ -47,6 +47,7 @@ struct planner {
 	const struct kernel_list *(*kernels)(const struct op *op);
 	void (*enter)(const struct device_state *dev); /* NULL: its kernels do not query the device */
 	const struct device_state *dev;                /* the owner of RESIDENT memory on it */
+	uint64_t id; /* no other device of this process had it; 0: none of its plans are kept for later jobs */
 	struct device_info info;
 	uint64_t disabled[OP_COUNT]; /* bit i: kernel i */
 };

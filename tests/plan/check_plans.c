@@ -288,12 +288,15 @@ static void check_job(struct check *c, struct plan_job *job)
 	}
 }
 
+static uint64_t n_described;
+
 static void open_described(struct check *c, const struct described_gpu *gpu)
 {
 	struct planner *p = &c->planner;
 
 	*c = (struct check){.gpu = gpu, .planner.kernels = cuda_kernels};
 	p->dev = (const struct device_state *)p; /* any address */
+	p->id = ++n_described;
 	p->info.memory_bytes = gpu->memory_bytes;
 	p->info.link_rate = gpu->link_rate > 0 ? gpu->link_rate : fitted.host.link;
 	cuda_fill_costs(&p->info);

@@ -433,10 +433,13 @@ struct planned {
 	uint64_t device_bytes;
 };
 
+static uint64_t device_id; /* of planners to come */
+
 /* Products of f32, one behind the other, from and to this memory, on a device of so many bytes. */
 static struct planned plan_products_on(uint64_t device_bytes, unsigned n_ops, uint64_t n, struct memory *memory)
 {
 	const struct planner planner = {.kernels = kernels_of,
+	                                .id = device_id,
 	                                .dev = memory->owner,
 	                                .info = {.memory_bytes = device_bytes,
 	                                         .run_us = 15,
@@ -516,6 +519,31 @@ static void other_runs_are_planned_as_a_whole(void **state)
 	assert_false(plan_products(1, 8192, &memory).cut.grows);
 }
 
+/* The device computes faster meanwhile, but only plans that are made anew show it. */
+static void plans_of_streams_are_kept_for_their_device(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 40, .pin = MEMORY_PINNED};
+	struct planned first, again;
+
+	(void)state;
+	whole_only = false;
+	device_id = 1;
+	flops_per_ns = 40e3;
+	first = plan_products(1, 8192, &memory);
+	flops_per_ns = 200e3;
+	again = plan_products(1, 8192, &memory);
+	assert_memory_equal(&again, &first, sizeof first);
+	assert_true(plan_products(1, 8190, &memory).us < 0.5 * first.us);
+	assert_true(plan_products_on(8192ull * 8192 * 8, 1, 8192, &memory).cut.has_windows);
+	device_id = 2;
+	assert_true(plan_products(1, 8192, &memory).us < 0.5 * first.us);
+	for (unsigned i = 0; i < 64; i++)
+		plan_products(1, 8200 + i, &memory);
+	device_id = 1;
+	assert_true(plan_products(1, 8192, &memory).us < 0.5 * first.us); /* made anew after many others */
+	device_id = 0;
+}
+
 /* Others wait for a part. */
 static void parts_of_streamed_runs_are_short(void **state)
 {
@@ -576,6 +604,7 @@ int main(void)
 	    cmocka_unit_test(products_by_windows_are_right),
 	    cmocka_unit_test(large_products_are_planned_to_stream),
 	    cmocka_unit_test(other_runs_are_planned_as_a_whole),
+	    cmocka_unit_test(plans_of_streams_are_kept_for_their_device),
 	    cmocka_unit_test(parts_of_streamed_runs_are_short),
 	    cmocka_unit_test(products_larger_than_the_device_are_planned),
 	    cmocka_unit_test(any_product_fits),
