@@ -80,10 +80,13 @@ inline mapped_product mapped_product_of(const op_args *args, const gemm_problem 
 inline mapped_product planned_product_of(const op_args *args)
 {
 	gemm_problem p = gemm_problem_of(args);
-	gemm_operand *operands[] = {&p.a, &p.b, &p.c};
+	const struct {
+		gemm_operand *operand;
+		unsigned view;
+	} operands[] = {{&p.a, GEMM_A}, {&p.b, GEMM_B}, {&p.c, GEMM_C}};
 
-	for (int i = 0; i < 3; i++)
-		operands[i]->data = (void *)(uintptr_t)(args->views[i].offset % 16);
+	for (const auto &o : operands)
+		o.operand->data = (void *)(uintptr_t)(args->views[o.view].offset % 16);
 	return mapped_product_of(args, p);
 }
 
