@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "cases.h"
+#include "dtype.h"
 #include "measure.h"
 #include "operands.h"
 
@@ -77,7 +78,7 @@ static bool counts_fma(const struct bench *b)
 {
 	kops_precision precision = b->cli->flags.precision;
 
-	return (b->dtype == KOPS_F32 || b->dtype == KOPS_F64) && precision != KOPS_PRECISION_TF32 &&
+	return kops_dtype_size(dtype_component(b->dtype)) >= 4 && precision != KOPS_PRECISION_TF32 &&
 	       precision != KOPS_PRECISION_BF16;
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cases.h"
+#include "dtype.h"
 #include "random.h"
 #include "show.h"
 
@@ -47,16 +48,17 @@ static double draw(enum bench_input input, struct random *random)
 
 void bench_fill(const kops_view *view, enum bench_input input, uint64_t seed)
 {
-	size_t size = kops_dtype_size(view->dtype);
+	kops_dtype component = dtype_component(view->dtype);
+	size_t size = kops_dtype_size(component);
 	unsigned char *next = (unsigned char *)kops_data(view->buffer) + view->offset;
-	uint64_t n = 1;
+	uint64_t n = dtype_components(view->dtype);
 	struct random random;
 
 	for (uint32_t d = 0; d < view->rank; d++)
 		n *= view->shape[d];
 	random_start(&random, seed);
 	for (uint64_t i = 0; i < n; i++, next += size)
-		element_put(view->dtype, next, draw(input, &random));
+		element_put(component, next, draw(input, &random));
 }
 
 /* Returns a dense vector in a buffer. */

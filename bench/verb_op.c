@@ -24,7 +24,7 @@ static const struct option_row of_every_op[] = {
     OPTION("table", 0, "NAME", text, table, "a list of shapes; seed: from cache-resident to 4 GB"),
     OPTION("random", 0, "N", count, random,
            "N shapes from --seed: how much slower is kopsd's choice than the fastest kernel?"),
-    OPTION("dtype", 0, "TYPE", dtype, dtype, "f32 (default), f64, f16 or bf16"),
+    OPTION("dtype", 0, "TYPE", dtype, dtype, "f32 (default), f64, f16, bf16, c64 or c128"),
     OPTION_PRECISION,
     OPTION("host", 0, NULL, switch, host, "operands in shared memory, wall times"),
     OPTION("again", 0, NULL, switch, again,

@@ -23,8 +23,8 @@
  *
  *     op          result                            operands                           types          in place
  *     gemm        c = activation(alpha * a * b +    a: [batch,] M, K                   f32, f64,      no
- *                 beta * c + bias)                  b: [batch,] K, N                   f16, bf16
- *                                                   bias: 1 to 3 axes
+ *                 beta * c + bias)                  b: [batch,] K, N                   f16, bf16,
+ *                                                   bias: 1 to 3 axes                  c64, c128
  *                                                   c: [batch,] M, N
  *     softmax     y = softmax(scale * x + mask)     x: 1 to 4 axes                     f32, f64,      y on x
  *                 over the last axis, or its        mask: x's shape                    f16, bf16
@@ -624,11 +624,17 @@ void kops_job_free(kops_job *job);
  *   precision   what kernels may do to f32 operands (ieee: FMA only); f32 (0), ieee (1), tf32 (2) or bf16 (3)
  *   activation  what becomes of each element of the result; none (0), relu (1), gelu (2), gelu_tanh (3) or silu
  *               (4)
- * All of one type: f32, f64, f16 or bf16. To give bias or activation, call kops_job_op(). c must not overlap a,
- * b or bias. With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K
- * 0, their product is 0. An absent bias is 0. gelu is v * Phi(v), gelu_tanh its approximation by tanh, and silu
- * v / (1 + exp(-v)). Products of f16 and bf16 are summed in f32. If the type is not f64, alpha and beta are
- * rounded to f32. Finite ones beyond its range are refused; NaN and Inf are accepted.
+ *   alpha_imag  the imaginary part of alpha, of complex types
+ *   beta_imag   the imaginary part of beta, of complex types
+ *   conj_a      multiply by a's complex conjugate
+ *   conj_b      multiply by b's complex conjugate
+ * All of one type: f32, f64, f16, bf16, c64 or c128. To give bias, activation, alpha_imag, beta_imag, conj_a or
+ * conj_b, call kops_job_op(). c must not overlap a, b or bias. With beta 0, c is not read, so NaN in it does no
+ * harm. With alpha 0, a and b are not read. With K 0, their product is 0. An absent bias is 0. gelu is v *
+ * Phi(v), gelu_tanh its approximation by tanh, and silu v / (1 + exp(-v)). Products of f16 and bf16 are summed
+ * in f32. If the type is neither f64 nor c128, alpha and beta are rounded to f32. Finite ones beyond its range
+ * are refused; NaN and Inf are accepted. The factors of c64 and c128 are alpha + alpha_imag i and beta +
+ * beta_imag i. These types take no bias and no activation. conj_a and conj_b change nothing for other types.
  */
 int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double beta, kops_view c,
                   kops_precision precision, const char *kernel);

@@ -64,6 +64,8 @@ enum unary_function {
 
 struct gemm_params {
 	double alpha, beta;
+	double alpha_imag, beta_imag; /* 0 but for complex types; so are the flags */
+	bool conj_a, conj_b;
 	kops_precision precision;
 	enum unary_function activation;
 	bool a_by_columns, b_by_columns; /* as given: after check() an axis of one index may hide it */
@@ -148,9 +150,13 @@ enum attribute_type {
 struct op_attribute {
 	const char *name;
 	enum attribute_type type;
-	uint16_t offset;  /* within op_args.params */
-	bool takes_nan;   /* NUMBER */
-	bool is_of_old;   /* NUMBER: a factor of what an updated output holds, which 0 leaves out */
+	uint16_t offset; /* within op_args.params */
+	bool takes_nan;  /* NUMBER */
+	/*
+	 * NUMBER: a factor of what an updated output holds, which 0 leaves out. Where tools are given that, the
+	 * first such attribute is 1 by default.
+	 */
+	bool is_of_old;
 	double min, max;  /* NUMBER and COUNT, both included */
 	double otherwise; /* default value. CHOICE: the index */
 	const char *const *choices;

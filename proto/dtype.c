@@ -55,3 +55,15 @@ const char *dtype_name(kops_dtype dtype)
 {
 	return table[row(dtype)].name;
 }
+
+kops_dtype dtype_component(kops_dtype dtype)
+{
+	if (dtype_kind(dtype) != DTYPE_COMPLEX)
+		return dtype;
+	return dtype == KOPS_C64 ? KOPS_F32 : KOPS_F64;
+}
+
+unsigned dtype_components(kops_dtype dtype)
+{
+	return dtype_kind(dtype) == DTYPE_COMPLEX ? 2 : 1;
+}

@@ -34,6 +34,12 @@ enum dtype_kind dtype_kind(kops_dtype dtype);
 kops_dtype dtype_accumulator(kops_dtype dtype);
 const char *dtype_name(kops_dtype dtype);
 
+/* The type of the two parts of complex numbers, real and imaginary, side by side in memory; other types
+ * themselves. */
+kops_dtype dtype_component(kops_dtype dtype);
+/* 2 for complex types, 1 for others. */
+unsigned dtype_components(kops_dtype dtype);
+
 #ifdef __cplusplus
 }
 #endif

@@ -40,8 +40,8 @@ enum kops_status {
 
 /*
  * Element types. f16 is IEEE 754 binary16, bf16 the upper half of an f32. c64 and c128 are the complex numbers
- * of two f32 and of two f64, the real part first, as in C and NumPy. Copies and transpositions take all of
- * them; other ops take none of i32, c64 and c128.
+ * of two f32 and of two f64, the real part first, as in C and NumPy. The table of ops in kops.h
+ * says which op takes what.
  */
 typedef enum kops_dtype {
 	KOPS_F32 = 1,

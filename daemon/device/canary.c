@@ -103,10 +103,13 @@ static void compute_expected(struct canary *c)
 	args.op->reference(&args);
 }
 
+/* Both parts of complex numbers. */
 static void fill_numbers(struct canary *c, char *at, const char *end, kops_dtype dtype)
 {
-	for (; at < end; at += dtype_size(dtype))
-		store(at, dtype, next_random(c));
+	kops_dtype component = dtype_component(dtype);
+
+	for (; at < end; at += dtype_size(component))
+		store(at, component, next_random(c));
 }
 
 /* Fills data of other kinds, which ops only move, with random bits. */
@@ -135,7 +138,7 @@ static void fill_operands(struct canary *c)
 
 		if (limit > 0)
 			fill_indices(c, at, at + c->view_bytes[i], limit);
-		else if (dtype_kind(v->dtype) == DTYPE_REAL)
+		else if (dtype_kind(v->dtype) != DTYPE_INTEGER)
 			fill_numbers(c, at, at + c->view_bytes[i], v->dtype);
 		else
 			fill_bytes(c, at, at + c->view_bytes[i]);
@@ -175,14 +178,15 @@ struct run *canary_prepare(struct canary *c, const char *kernel)
 static bool output_is_right(const struct canary *c, unsigned i, double tolerance)
 {
 	const struct view *out = &c->op.args.views[i];
-	size_t size = dtype_size(out->dtype);
+	kops_dtype component = dtype_component(out->dtype);
+	size_t size = dtype_size(component);
 
-	if (dtype_kind(out->dtype) != DTYPE_REAL)
+	if (dtype_kind(out->dtype) == DTYPE_INTEGER)
 		return memcmp((char *)c->memory.host + out->offset, c->expected + out->offset,
 		              c->view_bytes[i]) == 0;
 	for (uint64_t at = 0; at < c->view_bytes[i]; at += size) {
-		double got = half_load((char *)c->memory.host + out->offset + at, out->dtype, 0);
-		double want = half_load(c->expected + out->offset + at, out->dtype, 0);
+		double got = half_load((char *)c->memory.host + out->offset + at, component, 0);
+		double want = half_load(c->expected + out->offset + at, component, 0);
 		if (!(fabs(got - want) <= tolerance)) /* NaN is never right */
 			return false;
 	}

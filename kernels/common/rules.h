@@ -29,9 +29,10 @@ int rules_same_shape(const struct view *x, const char *x_name, const struct view
                      char why[WHY_BYTES]);
 
 /* Sets of dtypes. */
-#define RULES_FLOATS (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
+#define RULES_FLOATS  (DTYPE_BIT(KOPS_F32) | DTYPE_BIT(KOPS_F64) | DTYPE_BIT(KOPS_F16) | DTYPE_BIT(KOPS_BF16))
+#define RULES_COMPLEX (DTYPE_BIT(KOPS_C64) | DTYPE_BIT(KOPS_C128))
 /* The types of ops that move elements without reading them as numbers. */
-#define RULES_MOVED (RULES_FLOATS | DTYPE_BIT(KOPS_I32) | DTYPE_BIT(KOPS_C64) | DTYPE_BIT(KOPS_C128))
+#define RULES_MOVED (RULES_FLOATS | DTYPE_BIT(KOPS_I32) | RULES_COMPLEX)
 
 /*
  * Returns KOPS_E_OVERLAP unless each element of an output has its own address, and no other operand touches it.

@@ -1,10 +1,11 @@
 /*
  * gemm on the CPU.
  *
- * openblas   cblas_sgemm / dgemm per batch, straight from the views where each operand has one unit stride
- *            and a leading dimension that fits an int; any other operand (f16, bf16, gaps, negative or
- *            zero strides) is packed to f32 / f64 in the workspace first, and such a c written back
- * reference  plain loops
+ * openblas: cblas_sgemm, dgemm, cgemm or zgemm per batch, straight from the views where each operand has one
+ * unit stride and a leading dimension that fits an int. Any other operand (f16, bf16, gaps, negative or zero
+ * strides) is packed to the workspace first, 16-bit types as f32, and such a c is written back.
+ *
+ * reference: plain loops.
  *
  * Packing keeps the axis of the smaller stride innermost, and cblas takes the result as it is or
  * transposed, so that memory is read along its lines.
@@ -30,25 +31,33 @@ static const unsigned factors[] = {A, B, C};
 
 /* OpenBLAS computes m * n * k up to this in the calling thread: SMP_THRESHOLD_MIN times
  * GEMM_MULTITHREAD_THRESHOLD in its sources. Newer ones take gemv for vectors, with a limit of its own. */
-#define BLAS_ALONE_MAX        262144.0
-#define BLAS_ALONE_MAX_VECTOR 9216.0
+#define BLAS_ALONE_MAX         262144.0
+#define BLAS_ALONE_MAX_COMPLEX 32768.0
+#define BLAS_ALONE_MAX_VECTOR  9216.0
 
 /* One operand as cblas takes it. transposed: against row-major order. */
 struct operand {
 	const struct view *view;
-	bool packed, transposed;
+	bool packed, transposed, conjugated;
 	int ld;
 	char *data; /* of the current batch */
 };
 
-static bool is_double(const struct op_args *args)
+static bool is_half(kops_dtype dtype)
 {
-	return args->views[C].dtype == KOPS_F64;
+	return dtype == KOPS_F16 || dtype == KOPS_BF16;
 }
 
-static size_t compute_size(const struct op_args *args)
+/* Of numbers of this type, or of their parts. */
+static bool is_double(kops_dtype dtype)
 {
-	return is_double(args) ? sizeof(double) : sizeof(float);
+	return dtype_component(dtype) == KOPS_F64;
+}
+
+/* What OpenBLAS computes in. */
+static kops_dtype packed_dtype(kops_dtype dtype)
+{
+	return is_half(dtype) ? KOPS_F32 : dtype;
 }
 
 /* The gemm rules (op.c) have made strides of axes with one index fit this test. */
@@ -79,8 +88,9 @@ static bool is_given_by_columns(const struct op_args *args, unsigned i)
 static struct operand describe(const struct op_args *args, unsigned i)
 {
 	const struct view *v = &args->views[i];
-	struct operand o = {.view = v};
-	bool direct = v->dtype == KOPS_F32 || v->dtype == KOPS_F64;
+	const struct gemm_params *p = &args->params.gemm;
+	struct operand o = {.view = v, .conjugated = (i == A && p->conj_a) || (i == B && p->conj_b)};
+	bool direct = !is_half(v->dtype);
 
 	if (direct && is_given_by_columns(args, i)) {
 		o.transposed = true;
@@ -105,10 +115,13 @@ static struct op_args fold_equal_terms(const struct op_args *args)
 {
 	struct op_args folded = *args;
 	struct view *a = &folded.views[A], *b = &folded.views[B];
-	double alpha = args->params.gemm.alpha * (double)a->shape[2];
+	double alpha = args->params.gemm.alpha * (double)a->shape[2],
+	       alpha_imag = args->params.gemm.alpha_imag * (double)a->shape[2];
 
-	if (a->shape[2] > 1 && a->strides[2] == 0 && b->strides[1] == 0 && fabs(alpha) <= FLT_MAX) {
+	if (a->shape[2] > 1 && a->strides[2] == 0 && b->strides[1] == 0 && fabs(alpha) <= FLT_MAX &&
+	    fabs(alpha_imag) <= FLT_MAX) {
 		folded.params.gemm.alpha = alpha;
+		folded.params.gemm.alpha_imag = alpha_imag;
 		a->shape[2] = b->shape[1] = 1;
 	}
 	return folded;
@@ -123,12 +136,7 @@ static bool supports(const struct op_args *args, const char **ret_why_not)
 	return c->shape[1] <= INT_MAX && c->shape[2] <= INT_MAX && a->shape[2] <= INT_MAX;
 }
 
-static bool computes_product(const struct op_args *args)
-{
-	return args->params.gemm.alpha != 0 && args->views[A].shape[2] != 0;
-}
-
-/* UINT64_MAX where they are more: two extents below 2^31 and the 8 bytes of f64 do not always fit. */
+/* UINT64_MAX where they are more: two extents below 2^31 and the 16 bytes of c128 do not always fit. */
 static uint64_t packed_bytes(const struct op_args *args, unsigned i)
 {
 	struct operand o = describe(args, i);
@@ -136,7 +144,8 @@ static uint64_t packed_bytes(const struct op_args *args, unsigned i)
 
 	if (!o.packed)
 		return 0;
-	if (__builtin_mul_overflow(o.view->shape[1] * o.view->shape[2], compute_size(args), &bytes))
+	if (__builtin_mul_overflow(o.view->shape[1] * o.view->shape[2], dtype_size(packed_dtype(o.view->dtype)),
+	                           &bytes))
 		return UINT64_MAX;
 	return cpu_align(bytes);
 }
@@ -146,7 +155,7 @@ static uint64_t workspace(const struct op_args *args)
 	struct op_args folded = fold_equal_terms(args);
 	uint64_t total = 0;
 
-	for (unsigned i = 0; i < 3 && computes_product(args); i++)
+	for (unsigned i = 0; i < 3 && gemm_has_product(args); i++)
 		if (__builtin_add_overflow(total, packed_bytes(&folded, factors[i]), &total))
 			return UINT64_MAX;
 	return total;
@@ -154,9 +163,17 @@ static uint64_t workspace(const struct op_args *args)
 
 /* ---- Lines between views and the workspace ---- */
 
-static bool is_half(kops_dtype dtype)
+/* Elements of `from` to those of `to`, of a type and a stride each; of complex numbers both parts. */
+static void convert(void *to, kops_dtype to_dtype, int64_t to_stride, const void *from, kops_dtype from_dtype,
+                    int64_t from_stride, int64_t n)
 {
-	return dtype == KOPS_F16 || dtype == KOPS_BF16;
+	kops_dtype to_part = dtype_component(to_dtype), from_part = dtype_component(from_dtype);
+	unsigned parts = dtype_components(to_dtype);
+
+	for (int64_t i = 0; i < n; i++)
+		for (unsigned part = 0; part < parts; part++)
+			half_store(to, to_part, i * to_stride * parts + part,
+			           half_load(from, from_part, i * from_stride * parts + part));
 }
 
 static void gather(void *to, kops_dtype dtype, const void *from, int64_t stride, int64_t n)
@@ -164,9 +181,7 @@ static void gather(void *to, kops_dtype dtype, const void *from, int64_t stride,
 	if (is_half(dtype) && stride == 1)
 		half_widen(to, from, dtype, n);
 	else
-		for (int64_t i = 0; i < n; i++)
-			half_store(to, dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, i,
-			           half_load(from, dtype, i * stride));
+		convert(to, packed_dtype(dtype), 1, from, dtype, stride, n);
 }
 
 static void scatter(void *to, kops_dtype dtype, int64_t stride, const void *from, int64_t n)
@@ -174,9 +189,7 @@ static void scatter(void *to, kops_dtype dtype, int64_t stride, const void *from
 	if (is_half(dtype) && stride == 1)
 		half_narrow(to, dtype, from, n);
 	else
-		for (int64_t i = 0; i < n; i++)
-			half_store(to, dtype, i * stride,
-			           half_load(from, dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, i));
+		convert(to, dtype, stride, from, packed_dtype(dtype), 1, n);
 }
 
 struct packing {
@@ -191,7 +204,7 @@ static void pack_part(void *ctx, unsigned part)
 	const struct packing *p = ctx;
 	const struct view *v = p->o->view;
 	unsigned line = p->o->transposed ? 2 : 1, along = p->o->transposed ? 1 : 2;
-	int64_t n = (int64_t)v->shape[along], size = v->dtype == KOPS_F64 ? 8 : 4;
+	int64_t n = (int64_t)v->shape[along], size = (int64_t)dtype_size(packed_dtype(v->dtype));
 	uint64_t from = threads_bound(v->shape[line], part, p->n_parts);
 	uint64_t to = threads_bound(v->shape[line], part + 1, p->n_parts);
 
@@ -217,7 +230,9 @@ static void pack(const struct operand *o, char *source, bool back)
 
 static CBLAS_TRANSPOSE flag(const struct operand *o, const struct operand *c)
 {
-	return o->transposed == c->transposed ? CblasNoTrans : CblasTrans;
+	if (o->transposed == c->transposed)
+		return o->conjugated ? CblasConjNoTrans : CblasNoTrans;
+	return o->conjugated ? CblasConjTrans : CblasTrans;
 }
 
 static void multiply(const struct op_args *args, const struct operand *a, const struct operand *b,
@@ -226,13 +241,21 @@ static void multiply(const struct op_args *args, const struct operand *a, const 
 	const struct gemm_params *p = &args->params.gemm;
 	CBLAS_ORDER order = c->transposed ? CblasColMajor : CblasRowMajor;
 	int m = (int)c->view->shape[1], n = (int)c->view->shape[2], k = (int)a->view->shape[2];
+	const double alpha[] = {p->alpha, p->alpha_imag}, beta[] = {p->beta, p->beta_imag};
+	const float alpha32[] = {(float)alpha[0], (float)alpha[1]}, beta32[] = {(float)beta[0], (float)beta[1]};
 
-	if (is_double(args))
+	if (c->view->dtype == KOPS_C128)
+		cblas_zgemm(order, flag(a, c), flag(b, c), m, n, k, alpha, a->data, a->ld, b->data, b->ld, beta,
+		            c->data, c->ld);
+	else if (c->view->dtype == KOPS_C64)
+		cblas_cgemm(order, flag(a, c), flag(b, c), m, n, k, alpha32, a->data, a->ld, b->data, b->ld,
+		            beta32, c->data, c->ld);
+	else if (c->view->dtype == KOPS_F64)
 		cblas_dgemm(order, flag(a, c), flag(b, c), m, n, k, p->alpha, (const double *)a->data, a->ld,
 		            (const double *)b->data, b->ld, p->beta, (double *)c->data, c->ld);
 	else
-		cblas_sgemm(order, flag(a, c), flag(b, c), m, n, k, (float)p->alpha, (const float *)a->data,
-		            a->ld, (const float *)b->data, b->ld, (float)p->beta, (float *)c->data, c->ld);
+		cblas_sgemm(order, flag(a, c), flag(b, c), m, n, k, alpha32[0], (const float *)a->data, a->ld,
+		            (const float *)b->data, b->ld, beta32[0], (float *)c->data, c->ld);
 }
 
 static char *matrix_of(const struct view *v, uint64_t batch)
@@ -259,7 +282,7 @@ static void run_batch(const struct op_args *args, struct operand *a, struct oper
 	load_input(b, batch);
 	if (!c->packed)
 		c->data = result;
-	else if (args->params.gemm.beta != 0)
+	else if (gemm_reads_old(args))
 		pack(c, result, false);
 	multiply(args, a, b, c);
 	if (gemm_finishes(args))
@@ -274,7 +297,7 @@ static int launch_openblas(const struct op_args *args, const struct launch *laun
 	char *space = launch->workspace;
 	struct operand o[3];
 
-	if (!computes_product(args))
+	if (!gemm_has_product(args))
 		return cpu_reference_launch(args, launch);
 	for (unsigned i = 0; i < 3; i++) {
 		o[i] = describe(&folded, factors[i]);
@@ -293,10 +316,12 @@ static bool exclusive(const struct op_args *args)
 	struct op_args folded = fold_equal_terms(args);
 	const struct view *a = &folded.views[A], *c = &folded.views[C];
 	bool is_vector = c->shape[1] == 1 || c->shape[2] == 1;
+	double alone_max = is_vector               ? BLAS_ALONE_MAX_VECTOR
+	                   : gemm_is_complex(args) ? BLAS_ALONE_MAX_COMPLEX
+	                                           : BLAS_ALONE_MAX;
 
-	return openblas_get_num_threads() > 1 && computes_product(args) &&
-	       (double)c->shape[1] * (double)c->shape[2] * (double)a->shape[2] >
-	           (is_vector ? BLAS_ALONE_MAX_VECTOR : BLAS_ALONE_MAX);
+	return openblas_get_num_threads() > 1 && gemm_has_product(args) &&
+	       (double)c->shape[1] * (double)c->shape[2] * (double)a->shape[2] > alone_max;
 }
 
 /* ---- Time ---- */
@@ -315,13 +340,15 @@ static double packing_ns(const struct view *v, bool transposed, double matrices)
 /* OpenBLAS works with threads on C's columns as it sees them, and copies A and B into panels. */
 static double product_ns(const struct op_args *args, bool c_transposed)
 {
-	const double flop_ns = is_double(args) ? 1 / 12.0 : 1 / 23.0, panel_ns = 0.75, call_ns = 110;
 	const struct view *a = &args->views[A], *c = &args->views[C];
+	bool wide = is_double(c->dtype);
+	const double flop_ns = wide ? 1 / 12.0 : 1 / 23.0, panel_ns = 0.75, call_ns = 110;
 	double m = (double)c->shape[1], n = (double)c->shape[2], k = (double)a->shape[2];
 	double blocks = fmax(1, m * n / 1024), columns = (c_transposed ? m : n) / 32;
+	double flops = (gemm_is_complex(args) ? 8 : 2) * m * n * k;
 
-	return call_ns + 2 * m * n * k * flop_ns / cpu_threads(blocks) +
-	       (m + n) * k * panel_ns * (is_double(args) ? 1.3 : 1) / cpu_threads(columns);
+	return call_ns + flops * flop_ns / cpu_threads(blocks) +
+	       (m + n) * k * dtype_components(c->dtype) * panel_ns * (wide ? 1.3 : 1) / cpu_threads(columns);
 }
 
 static double time_ns(const struct op_args *args)
@@ -330,7 +357,7 @@ static double time_ns(const struct op_args *args)
 	double batch = (double)args->views[C].shape[0], ns = 0, memory_ns = 0;
 	double parts = (double)args->views[C].shape[1] * (double)args->views[C].shape[2] / 1024;
 
-	if (!computes_product(args)) /* C is scaled by plain loops */
+	if (!gemm_has_product(args)) /* C is scaled by plain loops */
 		return (double)view_elements(&args->views[C]) * 3 + cpu_view_ns(&args->views[C]);
 	for (unsigned f = 0; f < 3; f++) {
 		unsigned i = factors[f];
@@ -340,8 +367,7 @@ static double time_ns(const struct op_args *args)
 		memory_ns += cpu_view_ns(v) * (i == C ? 2 : 1);
 		struct operand o = describe(&folded, i);
 		if (o.packed)
-			ns += packing_ns(v, o.transposed, matrices) *
-			      (i == C && args->params.gemm.beta != 0 ? 2 : 1);
+			ns += packing_ns(v, o.transposed, matrices) * (i == C && gemm_reads_old(args) ? 2 : 1);
 	}
 	if (gemm_finishes(args))
 		ns += gemm_cpu_finish_ns(args);
@@ -364,8 +390,9 @@ static double reference_ns(const struct op_args *args)
 
 static const struct kernel kernels[] = {
     {.name = "openblas",
-     .idea = "OpenBLAS sgemm / dgemm; operands it cannot take, and f16 and bf16, packed to f32 first",
-     .dtypes = "f32 f64 f16 bf16",
+     .idea = "OpenBLAS sgemm / dgemm / cgemm / zgemm; operands it cannot take, and f16 and bf16 as f32, packed "
+             "first",
+     .dtypes = "f32 f64 f16 bf16 c64 c128",
      .takes = "any strides",
      .supports = supports,
      .workspace = workspace,
@@ -373,7 +400,7 @@ static const struct kernel kernels[] = {
      .exclusive = exclusive,
      .carries = true,
      .launch = launch_openblas},
-    CPU_REFERENCE_KERNEL_OF("f32 f64 f16 bf16", reference_ns),
+    CPU_REFERENCE_KERNEL_OF("f32 f64 f16 bf16 c64 c128", reference_ns),
 };
 
 const struct kernel_list gemm_cpu_kernels = {kernels, sizeof kernels / sizeof kernels[0]};

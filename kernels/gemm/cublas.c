@@ -4,7 +4,8 @@
  *
  * cuBLAS is column-major. A row-major C = A·B is, read column by column, Cᵀ = Bᵀ·Aᵀ: the operands are
  * exchanged and each keeps its memory. A column-major C is computed as it stands. So every mixture of
- * row- and column-major operands goes through without a copy.
+ * row- and column-major operands goes through without a copy. cuBLAS conjugates what it transposes, and nothing
+ * else: a conjugate is taken if the operand lies the other way round than C.
  *
  * Bias and activation take a pass of their own (finish.cu). So that C is rounded once, the sums of 16-bit types
  * go to the workspace as f32 before that.
@@ -21,7 +22,7 @@
 struct matrix {
 	const void *data;
 	int64_t batch;
-	bool row_major, column_major;
+	bool row_major, column_major, conjugated;
 	int64_t row_ld, column_ld; /* from row to row, from column to column */
 };
 
@@ -41,9 +42,9 @@ static bool has_lines(uint64_t lines, uint64_t length, int64_t apart, int64_t al
 	return true;
 }
 
-static struct matrix matrix_of(const struct gemm_operand *o, uint64_t rows, uint64_t cols)
+static struct matrix matrix_of(const struct gemm_operand *o, uint64_t rows, uint64_t cols, bool conjugated)
 {
-	struct matrix m = {.data = o->data, .batch = o->batch};
+	struct matrix m = {.data = o->data, .batch = o->batch, .conjugated = conjugated};
 
 	m.row_major = has_lines(rows, cols, o->row, o->col, &m.row_ld);
 	m.column_major = has_lines(cols, rows, o->col, o->row, &m.column_ld);
@@ -55,18 +56,46 @@ static bool is_matrix(const struct matrix *m)
 	return (m->row_major || m->column_major) && m->batch >= 0;
 }
 
+struct matrices {
+	struct matrix a, b, c;
+};
+
+/* p: of these args, or by rows. Sums that lie apart are never complex. */
+static struct matrices matrices_of(const struct op_args *args, const struct gemm_problem *p)
+{
+	const struct gemm_params *params = &args->params.gemm;
+
+	return (struct matrices){matrix_of(&p->a, p->m, p->k, params->conj_a),
+	                         matrix_of(&p->b, p->k, p->n, params->conj_b),
+	                         matrix_of(&p->c, p->m, p->n, false)};
+}
+
+/* Whether C can be computed by rows (flip) or by columns: then what is conjugated must lie the other way round.
+ */
+static bool goes(const struct matrices *m, bool flip)
+{
+	const struct matrix *factors[] = {&m->a, &m->b};
+
+	for (int i = 0; i < 2; i++)
+		if (factors[i]->conjugated && !(flip ? factors[i]->column_major : factors[i]->row_major))
+			return false;
+	return flip ? m->c.row_major : m->c.column_major;
+}
+
 bool gemm_cublas_supports(const struct op_args *args, const char **ret_why_not)
 {
 	struct gemm_problem p = gemm_problem_of(args);
-	struct matrix a = matrix_of(&p.a, p.m, p.k), b = matrix_of(&p.b, p.k, p.n),
-	              c = matrix_of(&p.c, p.m, p.n);
+	struct matrices m = matrices_of(args, &p);
 
 	*ret_why_not =
 	    "needs each matrix row- or column-major: unit stride in one axis, no overlap in the other";
-	if (!is_matrix(&a) || !is_matrix(&b) || !is_matrix(&c))
+	if (!is_matrix(&m.a) || !is_matrix(&m.b) || !is_matrix(&m.c))
+		return false;
+	*ret_why_not = "needs conjugates by columns if C is row-major, by rows if it is column-major";
+	if (!goes(&m, true) && !goes(&m, false))
 		return false;
 	*ret_why_not = "needs K > 0 and alpha other than 0"; /* some kernels make NaN of 0 * Inf */
-	return p.k > 0 && args->params.gemm.alpha != 0;
+	return gemm_has_product(args);
 }
 
 static cudaDataType_t type_of(kops_dtype dtype)
@@ -78,6 +107,10 @@ static cudaDataType_t type_of(kops_dtype dtype)
 		return CUDA_R_16F;
 	case KOPS_BF16:
 		return CUDA_R_16BF;
+	case KOPS_C64:
+		return CUDA_C_32F;
+	case KOPS_C128:
+		return CUDA_C_64F;
 	default:
 		return CUDA_R_32F;
 	}
@@ -86,7 +119,7 @@ static cudaDataType_t type_of(kops_dtype dtype)
 /* PEDANTIC never takes another arithmetic than the type's own, whatever the environment says. */
 static cublasComputeType_t compute_of(kops_dtype dtype, kops_precision precision)
 {
-	if (dtype == KOPS_F64)
+	if (dtype_component(dtype) == KOPS_F64)
 		return CUBLAS_COMPUTE_64F;
 	if (dtype != KOPS_F32)
 		return CUBLAS_COMPUTE_32F;
@@ -111,13 +144,16 @@ struct call {
 	int64_t ld_x, ld_y, ld_z, batch_x, batch_y, batch_z;
 };
 
-/* flip: the factor stands transposed, as it does where C is row-major. */
+/*
+ * flip: the factor stands transposed, as it does where C is row-major. A conjugated vector, which lies both
+ * ways, is read transposed.
+ */
 static void set_factor(const struct matrix *m, bool flip, cublasOperation_t *op, const void **data, int64_t *ld,
                        int64_t *batch)
 {
-	bool plain = flip ? m->row_major : m->column_major;
+	bool plain = (flip ? m->row_major : m->column_major) && !m->conjugated;
 
-	*op = plain ? CUBLAS_OP_N : CUBLAS_OP_T;
+	*op = plain ? CUBLAS_OP_N : m->conjugated ? CUBLAS_OP_C : CUBLAS_OP_T;
 	if (flip)
 		*ld = plain ? m->row_ld : m->column_ld;
 	else
@@ -126,19 +162,17 @@ static void set_factor(const struct matrix *m, bool flip, cublasOperation_t *op,
 	*batch = m->batch;
 }
 
-static struct call call_of(const struct gemm_problem *p)
+static struct call call_of(const struct gemm_problem *p, const struct matrices *m)
 {
-	struct matrix a = matrix_of(&p->a, p->m, p->k), b = matrix_of(&p->b, p->k, p->n);
-	struct matrix c = matrix_of(&p->c, p->m, p->n);
-	bool flip = c.row_major;
-	const struct matrix *x = flip ? &b : &a, *y = flip ? &a : &b;
+	bool flip = goes(m, true);
+	const struct matrix *x = flip ? &m->b : &m->a, *y = flip ? &m->a : &m->b;
 	struct call call = {
 	    .rows = (int64_t)(flip ? p->n : p->m),
 	    .cols = (int64_t)(flip ? p->m : p->n),
 	    .depth = (int64_t)p->k,
 	    .z = p->c.data,
-	    .ld_z = flip ? c.row_ld : c.column_ld,
-	    .batch_z = c.batch,
+	    .ld_z = flip ? m->c.row_ld : m->c.column_ld,
+	    .batch_z = m->c.batch,
 	};
 
 	set_factor(x, flip, &call.op_x, &call.x, &call.ld_x, &call.batch_x);
@@ -186,7 +220,8 @@ static struct call call_for(const struct op_args *args, void *sums)
 		p = gemm_by_rows(&p);
 		p.c = (struct gemm_operand){sums, (int64_t)(p.m * p.n), (int64_t)p.n, 1};
 	}
-	return call_of(&p);
+	struct matrices m = matrices_of(args, &p);
+	return call_of(&p, &m);
 }
 
 /* ---- Shapes that it knows ---- */
@@ -208,9 +243,9 @@ static uint64_t shape_of(const struct op_args *args)
 	const uint64_t words[] = {
 	    (uint64_t)cuda_device_attribute(cudaDevAttrPciDomainId) << 32 |
 	        (uint64_t)cuda_device_attribute(cudaDevAttrPciBusId),
-	    (uint64_t)args->views[GEMM_A].dtype << 8 | (uint64_t)args->params.gemm.precision << 4 |
-	        (uint64_t)has_sums_apart(args) << 3 | (uint64_t)(args->params.gemm.beta != 0) << 2 |
-	        (uint64_t)(c.op_x != CUBLAS_OP_N) << 1 | (uint64_t)(c.op_y != CUBLAS_OP_N),
+	    (uint64_t)args->views[GEMM_A].dtype << 10 | (uint64_t)args->params.gemm.precision << 6 |
+	        (uint64_t)has_sums_apart(args) << 5 | (uint64_t)gemm_reads_old(args) << 4 |
+	        (uint64_t)c.op_x << 2 | (uint64_t)c.op_y,
 	    gemm_problem_of(args).batch,
 	    (uint64_t)c.rows,
 	    (uint64_t)c.cols,
@@ -231,11 +266,11 @@ static uint64_t shape_of(const struct op_args *args)
 
 double gemm_cublas_first_ns(const struct op_args *args)
 {
-	size_t size = dtype_size(args->views[GEMM_A].dtype);
+	kops_dtype dtype = args->views[GEMM_A].dtype;
 
 	if (seen_has(&seen, shape_of(args)))
 		return 0;
-	return size == 2 ? FIRST_16BIT_NS : size == 8 ? FIRST_F64_NS : FIRST_NS;
+	return dtype_size(dtype) == 2 ? FIRST_16BIT_NS : dtype == KOPS_F64 ? FIRST_F64_NS : FIRST_NS;
 }
 
 /* ---- Launches ---- */
@@ -248,10 +283,12 @@ static cublasStatus_t multiply(const struct op_args *args, const struct launch *
 	bool apart = has_sums_apart(args);
 	cudaDataType_t type = type_of(args->views[GEMM_A].dtype), type_z = apart ? CUDA_R_32F : type;
 	cublasComputeType_t compute = compute_of(args->views[GEMM_A].dtype, params->precision);
-	float alpha = (float)params->alpha, beta = apart ? 0 : (float)params->beta;
-	bool f64 = type == CUDA_R_64F;
-	const void *scale = f64 ? (const void *)&params->alpha : &alpha,
-	           *keep = f64 ? (const void *)&params->beta : &beta;
+	/* Of real types, only the first is read. */
+	const double alpha[] = {params->alpha, params->alpha_imag}, beta[] = {params->beta, params->beta_imag};
+	const float alpha32[] = {(float)alpha[0], (float)alpha[1]},
+	            beta32[] = {apart ? 0 : (float)beta[0], (float)beta[1]};
+	bool f64 = dtype_component(args->views[GEMM_A].dtype) == KOPS_F64;
+	const void *scale = f64 ? (const void *)alpha : alpha32, *keep = f64 ? (const void *)beta : beta32;
 
 	if (batch == 1)
 		return cublasGemmEx_64((cublasHandle_t)launch->library, c.op_x, c.op_y, c.rows, c.cols, c.depth,

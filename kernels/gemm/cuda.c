@@ -11,11 +11,24 @@ CUDA_LAUNCH(gemm_blocked);
 CUDA_LAUNCH(gemm_tile32);
 CUDA_LAUNCH(gemm_tile16);
 CUDA_LAUNCH(gemm_naive);
+CUDA_LAUNCH(gemm_complex);
 
 static bool supports_f32(const struct op_args *args, const char **ret_why_not)
 {
 	*ret_why_not = "takes f32 only";
 	return args->views[0].dtype == KOPS_F32;
+}
+
+static bool supports_real(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes no complex numbers";
+	return !gemm_is_complex(args);
+}
+
+static bool supports_complex(const struct op_args *args, const char **ret_why_not)
+{
+	*ret_why_not = "takes c64 and c128 only";
+	return gemm_is_complex(args);
 }
 
 static bool supports_small(const struct op_args *args, const char **ret_why_not)
@@ -88,12 +101,17 @@ struct product {
 	double slower; /* times so much per k */
 };
 
-/* How much slower than f32 its multiplications are on plain units, of GPUs that have few for f64. */
+/*
+ * How much slower than of f32 multiplications are on plain units, of GPUs that have few for f64. A complex one
+ * is four real ones.
+ */
 static double slower_type(const struct op_args *args)
 {
-	if (args->views[0].dtype != KOPS_F64)
-		return 1;
-	return fmax(cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio) / 2.0, 1);
+	double real = gemm_is_complex(args) ? 4 : 1;
+
+	if (dtype_component(args->views[0].dtype) != KOPS_F64)
+		return real;
+	return real * fmax(cuda_device_attribute(cudaDevAttrSingleToDoublePrecisionPerfRatio) / 2.0, 1);
 }
 
 static struct product product_of(const struct op_args *args)
@@ -143,13 +161,14 @@ static double cublas_plain_ns(const struct op_args *args, const struct product *
 {
 	double m = (double)product->p.m, n = (double)product->p.n, shorter = fmin(m, n), longer = fmax(m, n);
 	double k = product->k, area = product->area, thin = 1;
+	bool is_real = !gemm_is_complex(args);
 
 	if (longer > 2 * shorter && shorter <= 128)
 		thin = shorter > 64 ? fitted.cublas.thin_128 : fitted.cublas.thin_64;
-	if (k < 57 && area * k < 6e6 && (area < 25e3 || longer < 5.2 * shorter))
+	if (is_real && k < 57 && area * k < 6e6 && (area < 25e3 || longer < 5.2 * shorter))
 		return fitted.cublas.short_ns + area * fitted.cublas.short_element_ns;
 	double ns = cublas_product_ns(args, product, &fitted.cublas_f32, thin);
-	return k <= 256 && area * k <= 0x1p21 ? fmin(ns, fitted.cublas.small_ns) : ns;
+	return is_real && k <= 256 && area * k <= 0x1p21 ? fmin(ns, fitted.cublas.small_ns) : ns;
 }
 
 /* Whether lines of a matrix of so many rows and columns begin between multiples of n elements. */
@@ -194,7 +213,8 @@ static double finish_ns(const struct op_args *args, double area)
 static double cublas_ns(const struct op_args *args)
 {
 	kops_dtype dtype = args->views[0].dtype;
-	bool is_plain = dtype == KOPS_F64 || (dtype == KOPS_F32 && !gemm_may_round(args));
+	bool is_plain =
+	    dtype == KOPS_F64 || gemm_is_complex(args) || (dtype == KOPS_F32 && !gemm_may_round(args));
 	struct product product = product_of(args);
 	double ns = is_plain ? cublas_plain_ns(args, &product) : cublas_tensor_ns(args, &product);
 	return fmax(ns, cuda_memory_ns(args)) + (gemm_finishes(args) ? finish_ns(args, product.area) : 0);
@@ -388,8 +408,8 @@ static const struct kernel kernels[] = {
     {
         .name = "cublas",
         .idea = "cublasGemmEx",
-        .dtypes = "f32 f64 f16 bf16",
-        .takes = "row- or column-major matrices",
+        .dtypes = "f32 f64 f16 bf16 c64 c128",
+        .takes = "row- or column-major matrices; conjugates that lie the other way round than C",
         .supports = gemm_cublas_supports,
         .workspace = gemm_cublas_workspace,
         .first_ns = gemm_cublas_first_ns,
@@ -452,11 +472,20 @@ static const struct kernel kernels[] = {
         .idea = "one thread per element of C, operands from global memory",
         .dtypes = "f32 f64 f16 bf16",
         .takes = "any strides",
-        .supports = cuda_supports_any,
+        .supports = supports_real,
         .accurate = plain_sum_accurate,
         .time_ns = naive_ns,
         .launch = gemm_naive,
         .carries = true,
+    },
+    {
+        .name = "complex",
+        .idea = "one thread per element of a complex C, operands from global memory",
+        .dtypes = "c64 c128",
+        .takes = "any strides, any conjugates",
+        .supports = supports_complex,
+        .time_ns = naive_ns,
+        .launch = gemm_complex,
     },
 };
 

@@ -1,12 +1,14 @@
 /*
- * gemm: c = activation(alpha * a * b + beta * c + bias), batched.
+ * gemm: c = activation(alpha * op(a) * op(b) + beta * c + bias), batched. op: nothing, or the complex
+ * conjugate.
  *
  * After check() all views have rank 3: a (batch, M, K), b (batch, K, N), bias and c (batch, M, N). The axes
  * along which the bias is repeated have stride 0. The batch stride of a and b is 0 where an operand serves
  * every batch and where there is one batch. Strides of axes of one index are such that a matrix with unit
  * column stride and row stride >= columns is row-major with that leading dimension, and the other way round for
  * column-major; rows need look no further. What such a matrix was before is in the parameters, for libraries
- * whose bits depend on it. alpha and beta of f32, f16 and bf16 products are exact in f32.
+ * whose bits depend on it. Factors of products that are not f64 or c128 are exact in f32. Real types have no
+ * imaginary factors and no conjugates.
  */
 #include <float.h>
 #include <math.h>
@@ -14,26 +16,42 @@
 #include "common/half.h"
 #include "common/rules.h"
 #include "elementwise/unary_function.h"
+#include "gemm/complex/reference.h"
 #include "gemm/gemm.h"
 
 enum { A = GEMM_A, B = GEMM_B, BIAS = GEMM_BIAS, C = GEMM_C };
 
+#define DTYPES (RULES_FLOATS | RULES_COMPLEX)
+
 static const struct op_operand operands[] = {
     [A] = {.name = "a",
-           .dtypes = RULES_FLOATS,
+           .dtypes = DTYPES,
            .about = "[batch,] M, K; with batch 1, or none, it serves every batch of c"},
-    [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "[batch,] K, N; likewise"},
+    [B] = {.name = "b", .dtypes = DTYPES, .about = "[batch,] K, N; likewise"},
     [BIAS] = {.name = "bias",
               .is_optional = true,
-              .dtypes = RULES_FLOATS,
+              .dtypes = DTYPES,
               .about = "1 to 3 axes; extents of 1, and missing leading ones, are repeated to c's"},
-    [C] = {.name = "c", .role = OPERAND_UPDATED, .dtypes = RULES_FLOATS, .about = "[batch,] M, N"},
+    [C] = {.name = "c", .role = OPERAND_UPDATED, .dtypes = DTYPES, .about = "[batch,] M, N"},
 };
 
 static const char *const precisions[] = {[KOPS_PRECISION_F32] = "f32",
                                          [KOPS_PRECISION_IEEE] = "ieee",
                                          [KOPS_PRECISION_TF32] = "tf32",
                                          [KOPS_PRECISION_BF16] = "bf16"};
+
+/* The imaginary part of a factor. */
+#define IMAGINARY(NAME, factor, old, text)                                                                     \
+	{                                                                                                      \
+		.name = NAME, .type = ATTRIBUTE_NUMBER, .offset = offsetof(struct gemm_params, factor),        \
+		.takes_nan = true, .is_of_old = old, .min = -(double)INFINITY, .max = (double)INFINITY,        \
+		.about = text                                                                                  \
+	}
+#define CONJUGATE(NAME, flag, text)                                                                            \
+	{                                                                                                      \
+		.name = NAME, .type = ATTRIBUTE_FLAG, .offset = offsetof(struct gemm_params, flag),            \
+		.about = text                                                                                  \
+	}
 
 static const struct op_attribute attributes[] = {
     {.name = "alpha",
@@ -66,6 +84,10 @@ static const struct op_attribute attributes[] = {
      .choices = unary_names,
      .n_choices = GEMM_ACTIVATIONS,
      .about = "what becomes of each element of the result"},
+    IMAGINARY("alpha_imag", alpha_imag, false, "the imaginary part of alpha, of complex types"),
+    IMAGINARY("beta_imag", beta_imag, true, "the imaginary part of beta, of complex types"),
+    CONJUGATE("conj_a", conj_a, "multiply by a's complex conjugate"),
+    CONJUGATE("conj_b", conj_b, "multiply by b's complex conjugate"),
 };
 
 static uint64_t rows_of(const struct view *v)
@@ -143,6 +165,16 @@ static int spread_bias(struct view *bias, const struct view *c, char why[WHY_BYT
 	return rules_spread(bias, "bias", c, "c", 3, why);
 }
 
+/* Activations are functions of real numbers. */
+static int check_finish(const struct op_args *args, char why[WHY_BYTES])
+{
+	if (!gemm_is_complex(args) || !gemm_finishes(args))
+		return 0;
+	return rules_refuse(
+	    why, KOPS_E_INVALID, "c is %s: complex products take no %s; use real types, or another op for it",
+	    dtype_name(args->views[C].dtype), view_is_absent(&args->views[BIAS]) ? "activation" : "bias");
+}
+
 static int result(struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *a = &args->views[A], *b = &args->views[B];
@@ -151,7 +183,7 @@ static int result(struct op_args *args, char why[WHY_BYTES])
 	int rc;
 
 	if ((rc = rules_rank(a, "a", 2, 3, why)) < 0 || (rc = rules_rank(b, "b", 2, 3, why)) < 0 ||
-	    (rc = check_inner(a, b, why)) < 0)
+	    (rc = check_inner(a, b, why)) < 0 || (rc = check_finish(args, why)) < 0)
 		return rc;
 	if (batch_of(a) != batch_of(b) && batch_of(a) != 1 && batch_of(b) != 1)
 		return rules_refuse(why, KOPS_E_SHAPE, "a is %s, b is %s: they need one batch, or 1",
@@ -184,10 +216,10 @@ static int check_shapes(const struct op_args *args, char why[WHY_BYTES])
 	return 0;
 }
 
-/* Products of f32 and smaller types scale in f32: round alpha and beta here, once, for every kernel. */
+/* Products of f32, c64 and smaller types scale in f32: round factors here, once, for every kernel. */
 static int check_scalar(double *value, const char *name, kops_dtype dtype, char why[WHY_BYTES])
 {
-	if (dtype == KOPS_F64 || !isfinite(*value))
+	if (dtype_component(dtype) == KOPS_F64 || !isfinite(*value))
 		return 0;
 	if (fabs(*value) > (double)FLT_MAX)
 		return rules_refuse(why, KOPS_E_INVALID,
@@ -196,12 +228,46 @@ static int check_scalar(double *value, const char *name, kops_dtype dtype, char 
 	return 0;
 }
 
+static int check_real(double imaginary, const char *name, kops_dtype dtype, char why[WHY_BYTES])
+{
+	if (imaginary == 0)
+		return 0;
+	return rules_refuse(why, KOPS_E_INVALID, "%s is %g, and c is %s; only products of c64 and c128 take it",
+	                    name, imaginary, dtype_name(dtype));
+}
+
+/* A real number is its own conjugate. */
+static int check_real_params(struct op_args *args, char why[WHY_BYTES])
+{
+	struct gemm_params *p = &args->params.gemm;
+	kops_dtype dtype = args->views[C].dtype;
+	int rc;
+
+	p->conj_a = p->conj_b = false;
+	if ((rc = check_real(p->alpha_imag, "alpha_imag", dtype, why)) < 0)
+		return rc;
+	return check_real(p->beta_imag, "beta_imag", dtype, why);
+}
+
+static int check_complex_params(struct op_args *args, char why[WHY_BYTES])
+{
+	struct gemm_params *p = &args->params.gemm;
+	kops_dtype dtype = args->views[C].dtype;
+	int rc;
+
+	if ((rc = check_finish(args, why)) < 0)
+		return rc;
+	if ((rc = check_scalar(&p->alpha_imag, "alpha_imag", dtype, why)) < 0)
+		return rc;
+	return check_scalar(&p->beta_imag, "beta_imag", dtype, why);
+}
+
 static int check_params(struct op_args *args, char why[WHY_BYTES])
 {
 	struct gemm_params *p = &args->params.gemm;
-	int rc;
+	int rc = gemm_is_complex(args) ? check_complex_params(args, why) : check_real_params(args, why);
 
-	if ((rc = check_scalar(&p->alpha, "alpha", args->views[C].dtype, why)) < 0)
+	if (rc < 0 || (rc = check_scalar(&p->alpha, "alpha", args->views[C].dtype, why)) < 0)
 		return rc;
 	return check_scalar(&p->beta, "beta", args->views[C].dtype, why);
 }
@@ -260,12 +326,12 @@ static kops_precision precision(const struct op_args *args)
 static bool reads_output(const struct op_args *args, unsigned v)
 {
 	(void)v;
-	return args->params.gemm.beta != 0;
+	return gemm_reads_old(args);
 }
 
 static bool ignores_input(const struct op_args *args, unsigned v)
 {
-	return v != BIAS && args->params.gemm.alpha == 0;
+	return v != BIAS && args->params.gemm.alpha == 0 && args->params.gemm.alpha_imag == 0;
 }
 
 static void cost(const struct op_args *args, struct cost *ret)
@@ -273,7 +339,8 @@ static void cost(const struct op_args *args, struct cost *ret)
 	const struct view *a = &args->views[A], *b = &args->views[B], *c = &args->views[C];
 	double outputs = (double)c->shape[0] * (double)c->shape[1] * (double)c->shape[2];
 
-	ret->flops = 2 * outputs * (double)a->shape[2];
+	/* A complex product is four real ones, a sum two. */
+	ret->flops = (gemm_is_complex(args) ? 8 : 2) * outputs * (double)a->shape[2];
 	ret->bytes = rules_bytes(a) + rules_bytes(b) + rules_bytes(&args->views[BIAS]) +
 	             outputs * (double)dtype_size(c->dtype) * (reads_output(args, C) ? 2 : 1);
 }
@@ -325,7 +392,7 @@ static void finish_strip(const struct op_args *args, void *c, const int64_t at[3
 static void reference_matrix(const struct op_args *args, int64_t batch, const char *a, const char *b, char *c)
 {
 	const struct view *va = &args->views[A], *vc = &args->views[C];
-	bool product = args->params.gemm.alpha != 0 && va->shape[2] != 0;
+	bool product = gemm_has_product(args);
 	int64_t row_bytes = va->strides[1] * (int64_t)dtype_size(va->dtype), cols = (int64_t)vc->shape[2];
 	double acc[STRIP] = {0};
 
@@ -348,7 +415,12 @@ static void reference(const struct op_args *args)
 	const struct view *v = args->views;
 
 	for (int64_t i = 0; i < (int64_t)v[C].shape[0]; i++)
-		reference_matrix(args, i, matrix_of(&v[A], i), matrix_of(&v[B], i), matrix_of(&v[C], i));
+		if (gemm_is_complex(args))
+			gemm_reference_complex(args, matrix_of(&v[A], i), matrix_of(&v[B], i),
+			                       matrix_of(&v[C], i));
+		else
+			reference_matrix(args, i, matrix_of(&v[A], i), matrix_of(&v[B], i),
+			                 matrix_of(&v[C], i));
 }
 
 static void sample_view(struct view *v, kops_dtype dtype, uint64_t batch, uint64_t rows, uint64_t cols)
@@ -387,7 +459,7 @@ static bool large_sample(kops_dtype dtype, struct op_args *args)
 /* Unit roundoff of what the product's operands may be rounded to, and of its accumulation. */
 static double roundoff(const struct op_args *args)
 {
-	if (args->views[C].dtype == KOPS_F64)
+	if (dtype_component(args->views[C].dtype) == KOPS_F64)
 		return 0x1p-53;
 	if (args->views[C].dtype == KOPS_F32 && args->params.gemm.precision == KOPS_PRECISION_TF32)
 		return 0x1p-11;
@@ -396,11 +468,16 @@ static double roundoff(const struct op_args *args)
 	return 0x1p-24;
 }
 
-/* Operands lie in [-1, 1], so |a||b| <= K: four roundoffs of that, and one of the result. */
+/*
+ * Operands lie in [-1, 1], so |a||b| <= K, and twice that for each part of a complex sum: four roundoffs of
+ * that, and one of the result.
+ */
 static double tolerance(const struct op_args *args)
 {
 	const struct gemm_params *p = &args->params.gemm;
-	double terms = fabs(p->alpha) * (double)args->views[A].shape[2] + fabs(p->beta);
+	double terms =
+	    fabs(p->alpha) * (double)args->views[A].shape[2] * dtype_components(args->views[A].dtype) +
+	    fabs(p->beta);
 	double out = args->views[C].dtype == KOPS_F16    ? 0x1p-11
 	             : args->views[C].dtype == KOPS_BF16 ? 0x1p-8
 	                                                 : 0;
@@ -423,8 +500,10 @@ static void step_part(struct op_args *args, unsigned pass, uint64_t first, uint6
 	}
 	view_narrow(&args->views[A], 2, first, n);
 	view_narrow(&args->views[B], 1, first, n);
-	if (first > 0)
+	if (first > 0) {
 		args->params.gemm.beta = 1;
+		args->params.gemm.beta_imag = 0;
+	}
 	rules_widen(args);
 	(void)pass;
 }
@@ -438,11 +517,12 @@ const struct op op_gemm = {
     .title = "products of matrices",
     .about = "c = activation(alpha * a * b + beta * c + bias)",
     .notes =
-        "With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K 0, "
-        "their product is 0. An absent bias is 0. gelu is v * Phi(v), gelu_tanh its approximation by tanh, and "
-        "silu v / (1 + exp(-v)). Products of f16 and bf16 are summed in f32. If the type is not f64, alpha and "
-        "beta are "
-        "rounded to f32. Finite ones beyond its range are refused; NaN and Inf are accepted.",
+        "With beta 0, c is not read, so NaN in it does no harm. With alpha 0, a and b are not read. With K "
+        "0, their product is 0. An absent bias is 0. gelu is v * Phi(v), gelu_tanh its approximation by "
+        "tanh, and silu v / (1 + exp(-v)). Products of f16 and bf16 are summed in f32. If the type is "
+        "neither f64 nor c128, alpha and beta are rounded to f32. Finite ones beyond its range are refused; "
+        "NaN and Inf are accepted. The factors of c64 and c128 are alpha + alpha_imag i and beta + beta_imag "
+        "i. These types take no bias and no activation. conj_a and conj_b change nothing for other types.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,

@@ -146,10 +146,4 @@ static inline bool gemm_is_wide(const struct op_args *args)
 	return args->views[GEMM_C].dtype != args->views[GEMM_A].dtype;
 }
 
-/* Whether A and B matter at all: where not, C = beta * C even if they hold NaN. */
-static inline bool gemm_has_product(const struct op_args *args)
-{
-	return args->params.gemm.alpha != 0 && args->views[0].shape[args->views[0].rank - 1] != 0;
-}
-
 #endif

@@ -46,7 +46,9 @@ static void shape_product(struct problem *p, kops_dtype dtype, const uint64_t mn
 	p->args.params.gemm.alpha = random_chance(r, 50) ? 1 : random_unit(r);
 	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_unit(r);
 	p->args.params.gemm.precision = KOPS_PRECISION_F32;
-	if (random_chance(r, 40))
+	if (dtype_kind(dtype) == DTYPE_COMPLEX)
+		random_complex_params(&p->args.params.gemm, r);
+	else if (random_chance(r, 40))
 		random_finish(p, r);
 }
 
@@ -92,6 +94,24 @@ bool make_small_f64(struct problem *p, struct random *r)
 bool make_small_16(struct problem *p, struct random *r)
 {
 	return make_batch(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, 8, r);
+}
+
+bool make_complex(struct problem *p, struct random *r)
+{
+	uint64_t mnk[3] = {random_extent(60, r), random_extent(60, r), random_extent(100, r)};
+
+	shape_product(p, random_chance(r, 50) ? KOPS_C64 : KOPS_C128, mnk, 1, r);
+	return problem_complete(p, false, true, r);
+}
+
+bool make_anyhow_complex(struct problem *p, struct random *r)
+{
+	bool made;
+
+	do
+		made = make_anyhow(p, r);
+	while (made && !gemm_is_complex(&p->args));
+	return made;
 }
 
 bool make_wide(struct problem *p, struct random *r)

@@ -28,6 +28,10 @@ bool make_small(struct problem *p, struct random *r);
 bool make_small_f64(struct problem *p, struct random *r);
 bool make_small_16(struct problem *p, struct random *r);
 
+/* Of complex numbers, conjugated or not: matrices by rows and columns, or of any strides. */
+bool make_complex(struct problem *p, struct random *r);
+bool make_anyhow_complex(struct problem *p, struct random *r);
+
 /* Few long sums of 16-bit numbers. */
 bool make_long_sums(struct problem *p, struct random *r);
 

@@ -31,6 +31,7 @@
 #define GUARD               0x5a
 
 CUDA_LAUNCH(gemm_pipelined);
+CUDA_LAUNCH(gemm_complex);
 CUDA_LAUNCH(softmax_online);
 CUDA_LAUNCH(softmax_coalesced);
 CUDA_LAUNCH(softmax_blockreduce);
@@ -411,6 +412,24 @@ static const struct candidate {
     {"gemm", "finish", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, finish_product},
     {"gemm", "finish f64", make_small_f64, 1, {1, 1, 1, 1}, NULL, NULL, finish_product},
     {"gemm", "finish wide", make_small_16, 1, {1, 1, 1, 1}, NULL, workspace_of_sums, finish_product},
+    {"gemm", "complex", make_anyhow_complex, 1, {1, 1, 1, 1}, NULL, NULL, gemm_complex},
+    {"gemm", "cublas", make_complex, 1, {1, 1, 1, 1}, gemm_cublas_supports, gemm_cublas_workspace, gemm_cublas},
+    {"gemm",
+     "cublas f64",
+     make_small_f64,
+     1,
+     {1, 1, 1, 1},
+     gemm_cublas_supports,
+     gemm_cublas_workspace,
+     gemm_cublas},
+    {"gemm",
+     "cublas wide",
+     make_small_16,
+     1,
+     {1, 1, 1, 1},
+     gemm_cublas_supports,
+     gemm_cublas_workspace,
+     gemm_cublas},
     {"gemm", "pipelined", make_ordinary, 1, {1, 1, 1, 1}, NULL, NULL, gemm_pipelined},
     {"softmax", "online", make_anyhow, 1, {1, 1, 1, 1}, NULL, NULL, softmax_online},
     {"softmax", "coalesced", make_anyhow, 1, {1, 1, 1, 1}, has_no_mask, NULL, softmax_coalesced},

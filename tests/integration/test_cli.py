@@ -754,6 +754,31 @@ class Verbs(CliTest):
         self.run_cli("add", "x.npy", "y.npy", "-o", "s.npy", "--check")
         np.testing.assert_array_equal(self.load("s.npy"), x + self.load("y.npy"))
 
+    def test_complex_products(self):
+        for dtype, name, part in (np.complex64, "c64", 1e-5), (np.complex128, "c128", 1e-13):
+            a, b = (self.matrix(9, 5) + 1j * self.matrix(9, 5)).astype(dtype), (self.matrix(9, 4) + 1j * self.matrix(9, 4)).astype(dtype)
+            self.save("a.npy", a)
+            self.save("b.npy", b)
+            self.run_cli("gemm", "--trans-a", "--conj_a", "a.npy", "b.npy", "--alpha", "2", "--alpha_imag", "-1", "-o", "c.npy", "--check")
+            c = self.load("c.npy")
+            self.assertEqual(c.dtype, dtype)
+            np.testing.assert_allclose(c, (2 - 1j) * (a.conj().T @ b), rtol=0, atol=30 * part)
+            self.run_cli("run", "-", "--check", input=b"a = load a.npy\nb = load b.npy\nc = load c.npy\n"
+                         b"d = gemm a' b conj_b=yes c=c beta=0.5 beta_imag=1\nsave d d.npy\n")
+            np.testing.assert_allclose(self.load("d.npy"), a.T @ b.conj() + (0.5 + 1j) * c, rtol=0, atol=100 * part)
+            self.run_cli("random", "20x30", "--dtype", name, "-o", "r.bin")
+            self.run_cli("gemm", "--dtype", name, "-n", "20", "--trans-b", "r.bin", "r.bin", "-o", "y.npy", "--check")
+            self.assertEqual(self.load("y.npy").shape, (20, 20))
+        r = self.run_cli("gemm", "--trans-a", "a.npy", "b.npy", "--activation", "relu", code=FAILED)
+        self.assertIn(b"complex products take no activation", r.stderr)
+        r = self.run_cli("gemm", "--trans-a", "a.npy", "b.npy", "--beta_imag", "1", code=USAGE)
+        self.assertIn(b"beta_imag", r.stderr)
+        self.run_cli("gemm", "--trans-a", "a.npy", "b.npy", "-c", "c.npy", "-o", "e.npy", "--check")
+        np.testing.assert_allclose(self.load("e.npy"), a.T @ b + c, rtol=0, atol=100 * part)
+        self.save("f.npy", self.matrix(4, 4))
+        r = self.run_cli("gemm", "f.npy", "f.npy", "--alpha_imag", "1", code=FAILED)
+        self.assertIn(b"only products of c64 and c128 take it", r.stderr)
+
     def test_types_that_do_not_fit(self):
         self.save("d.npy", self.matrix(4, 4).astype(np.complex64))
         self.save("h.npy", self.matrix(4, 4, dtype=np.float16))

@@ -290,7 +290,7 @@ class Ops(harness.DaemonTest):
             for dtype in DTYPES:
                 job = self.unary(op, [2, 2], dtype=dtype)
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)
-        for op, taken in {"add": FLOATS, "gemm": FLOATS}.items():
+        for op, taken in {"add": FLOATS, "gemm": (*FLOATS, C64, C128)}.items():
             for dtype in DTYPES:
                 job = self.binary(op, [2, 2], [2, 2], [2, 2], (dtype,) * 3)
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)

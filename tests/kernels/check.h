@@ -104,6 +104,9 @@ struct shaper {
 };
 const struct shaper *shaper_of(const struct op *op);
 
+/* Makes factors of a complex product complex now and then, and its operands conjugated. */
+void random_complex_params(struct gemm_params *p, struct random *r);
+
 /* Gives a product a bias that is repeated along some axes, or an activation, or both. */
 void random_finish(struct problem *p, struct random *r);
 
@@ -176,7 +179,8 @@ struct verdict {
 
 /* What the reference gives for a problem: computed once, used for every kernel. */
 struct oracle {
-	double *exact, *bound; /* per output element in row-major order; bound < 0: not judged */
+	/* Per output element in row-major order, of complex ones per part; bound < 0: not judged. */
+	double *exact, *bound;
 	uint64_t n;
 };
 

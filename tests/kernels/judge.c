@@ -15,7 +15,9 @@
  *   smallest  K + 2 of the smallest normal numbers, for kernels that flush subnormals
  *
  * If C64 is NaN or infinite, C must be the same. Elements for which T comes near the largest number are not
- * judged: there the order of summing decides.
+ * judged: there the order of summing decides. The parts of complex numbers are judged one by one, with |x| the
+ * sum of the parts of x, except where T is not finite: which part then becomes NaN depends on how a product is
+ * written.
  *
  * search: values with bounds(), and rows whose order is that of scores which lie within their bounds.
  *
@@ -37,6 +39,12 @@
 #include "common/half.h"
 #include "gemm/gemm.h"
 #include "search/search.h"
+
+/* Element `at`, or its imaginary part (1). */
+static double load_part(const void *data, kops_dtype dtype, int64_t at, unsigned part)
+{
+	return half_load(data, dtype_component(dtype), at * dtype_components(dtype) + part);
+}
 
 /* ---- Images of spaces ---- */
 
@@ -114,28 +122,43 @@ static bool run_reference(struct problem *p, char why[CHECK_TEXT_BYTES])
 
 /* ---- gemm ---- */
 
-/* Of real numbers; other elements are copied as they are. */
+/* Real and complex numbers in float64, of complex ones both parts, or their absolute values, of complex ones
+ * the sum of those of both parts. Integers are copied as they are. */
 static double *dense_copy(const struct view *v, bool absolute)
 {
 	uint64_t n = view_elements(v), index[KOPS_RANK_MAX] = {0}, size = dtype_size(v->dtype);
-	double *copy = malloc((n + 1) * 2 * sizeof *copy), *to = copy;
+	unsigned parts = dtype_components(v->dtype);
+	double *copy = calloc(n * parts + 1, sizeof *copy), *to = copy;
 
 	if (!copy || n == 0)
 		return copy;
-	if (dtype_kind(v->dtype) != DTYPE_REAL) {
+	if (dtype_kind(v->dtype) == DTYPE_INTEGER) {
 		for (char *raw = (char *)copy; n > 0; n--, raw += size, view_step(v, index))
 			memcpy(raw, (char *)v->data + view_at(v, index) * (int64_t)size, size);
 		return copy;
 	}
 	do {
-		double x = half_load(v->data, v->dtype, view_at(v, index));
-		*to++ = absolute ? fabs(x) : x;
+		for (unsigned part = 0; part < parts; part++) {
+			double x = load_part(v->data, v->dtype, view_at(v, index), part);
+			if (absolute)
+				to[0] += fabs(x);
+			else
+				to[part] = x; /* and -0 stays -0 */
+		}
+		to += absolute ? 1 : parts;
 	} while (view_step(v, index));
 	return copy;
 }
 
+static kops_dtype wide_dtype(kops_dtype dtype, bool absolute)
+{
+	if (dtype_kind(dtype) == DTYPE_INTEGER)
+		return dtype;
+	return dtype_kind(dtype) == DTYPE_COMPLEX && !absolute ? KOPS_C128 : KOPS_F64;
+}
+
 /*
- * Runs the op on dense copies of its operands, real numbers in float64, or of their absolute values.
+ * Runs the op on dense copies of its operands, numbers in float64, or of their absolute values.
  * Returns output `out`; NULL if out of memory.
  */
 static double *run_wide(const struct op_args *args, unsigned out, bool absolute)
@@ -150,8 +173,7 @@ static double *run_wide(const struct op_args *args, unsigned out, bool absolute)
 			continue;
 		copies[i] = dense_copy(&args->views[i], absolute);
 		complete = complete && copies[i];
-		if (dtype_kind(wide.views[i].dtype) == DTYPE_REAL)
-			wide.views[i].dtype = KOPS_F64;
+		wide.views[i].dtype = wide_dtype(args->views[i].dtype, absolute);
 		wide.views[i].data = copies[i];
 		view_make_dense(&wide.views[i]);
 	}
@@ -169,8 +191,9 @@ static double *gemm_total(const struct op_args *args)
 	struct op_args absolute = *args;
 	struct gemm_params *p = &absolute.params.gemm;
 
-	p->alpha = fabs(p->alpha);
-	p->beta = fabs(p->beta);
+	p->alpha = fabs(p->alpha) + fabs(p->alpha_imag);
+	p->beta = fabs(p->beta) + fabs(p->beta_imag);
+	p->alpha_imag = p->beta_imag = 0;
 	p->activation = UNARY_NONE;
 	return run_wide(&absolute, GEMM_C, true);
 }
@@ -186,6 +209,7 @@ static struct rounding rounding_of(const struct op_args *args)
 
 	switch (op_output_const(args)->dtype) {
 	case KOPS_F64:
+	case KOPS_C128:
 		return (struct rounding){0x1p-53, 0, 0, DBL_MIN, DBL_MAX / 64};
 	case KOPS_F32:
 		r.operand = precision == KOPS_PRECISION_TF32   ? 0x1p-11
@@ -209,7 +233,7 @@ static struct rounding rounding_of(const struct op_args *args)
 /* Returns R of the comment above. */
 static double roundings_of_sum(const struct op_args *args)
 {
-	double k = (double)args->views[0].shape[2];
+	double k = (double)args->views[0].shape[2] * dtype_components(args->views[0].dtype);
 
 	return args->views[0].strides[2] == 0 && args->views[1].strides[1] == 0 ? k : sqrt(k);
 }
@@ -236,7 +260,7 @@ static double *gemm_product(const struct op_args *args)
 {
 	struct op_args product = *args;
 
-	product.params.gemm.beta = 0;
+	product.params.gemm.beta = product.params.gemm.beta_imag = 0;
 	product.params.gemm.activation = UNARY_NONE;
 	product.views[GEMM_BIAS] = (struct view){.rank = 0};
 	return run_wide(&product, GEMM_C, false);
@@ -252,19 +276,24 @@ static bool oracle_gemm(struct oracle *o, const struct problem *p)
 {
 	struct op_args args = over_images(p, false);
 	struct rounding rounding = rounding_of(&args);
-	double k = (double)args.views[0].shape[2], *product = gemm_product(&args);
+	unsigned parts = dtype_components(args.views[0].dtype);
+	double k = (double)args.views[0].shape[2] * parts, *product = gemm_product(&args);
 	double roundings = roundings_of_sum(&args);
-	bool sums = args.params.gemm.beta != 0, bends = args.params.gemm.activation != UNARY_NONE;
+	bool sums = gemm_reads_old(&args), bends = args.params.gemm.activation != UNARY_NONE;
 
 	o->exact = run_wide(&args, GEMM_C, false);
-	o->bound = gemm_total(&args);
-	for (uint64_t i = 0; o->exact && o->bound && product && i < o->n; i++) {
-		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0), total = o->bound[i];
+	double *totals = gemm_total(&args);
+	o->bound = malloc((o->n + 1) * sizeof *o->bound);
+	bool complete = o->exact && o->bound && product && totals;
+	for (uint64_t i = 0; complete && i < o->n; i++) {
+		double rounded = fabs(o->exact[i]) + (sums ? fabs(product[i]) : 0), total = totals[i / parts];
 		double bound = gemm_bound(&rounding, o->exact[i], total, rounded, k, roundings, p->huge);
-		o->bound[i] = bends ? bent_bound(&rounding, bound, total) : bound;
+		o->bound[i] = parts > 1 && !isfinite(total) ? -1
+		              : bends                       ? bent_bound(&rounding, bound, total)
+		                                            : bound;
 	}
-	bool complete = o->exact && o->bound && product;
 	free(product);
+	free(totals);
 	return complete;
 }
 
@@ -309,7 +338,8 @@ static double *copy_expected(const struct problem *p, unsigned v, double *to)
 	uint64_t index[KOPS_RANK_MAX] = {0};
 
 	for (uint64_t n = view_elements(y); n > 0; n--, view_step(y, index))
-		*to++ = half_load(y->data, y->dtype, view_at(y, index));
+		for (unsigned part = 0; part < dtype_components(y->dtype); part++)
+			*to++ = load_part(y->data, y->dtype, view_at(y, index), part);
 	return to;
 }
 
@@ -360,7 +390,7 @@ static bool oracle_bounded(struct oracle *o, const struct problem *p)
 			copy_expected(p, v, o->exact + first);
 		else if (!bound_output(&args, v, o->exact + first, o->bound + first))
 			return false;
-		first += view_elements(&args.views[v]);
+		first += view_elements(&args.views[v]) * dtype_components(args.views[v].dtype);
 	}
 	return true;
 }
@@ -534,7 +564,7 @@ bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]
 
 	*o = (struct oracle){0};
 	for (unsigned v = op_first_output(p->args.op); v < p->args.op->n_operands; v++)
-		o->n += view_elements(&p->args.views[v]);
+		o->n += view_elements(&p->args.views[v]) * dtype_components(p->args.views[v].dtype);
 	if (!run_reference(p, why))
 		return false;
 	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
@@ -584,22 +614,26 @@ static bool judge_bits(const struct problem *p, unsigned out, struct verdict *re
 	return true;
 }
 
-/* first: the output's first element among those of all outputs. */
+/* first: the output's first number among those of all outputs. Complex elements have two. */
 static bool judge_values(const struct oracle *o, uint64_t first, const struct problem *p, unsigned out,
                          struct verdict *ret)
 {
 	const struct view *y = &p->args.views[out];
 	const unsigned char *base = p->spaces[out]->host + y->offset;
 	uint64_t index[KOPS_RANK_MAX] = {0};
+	unsigned parts = dtype_components(y->dtype), part = 0;
 
-	for (uint64_t i = first, end = first + view_elements(y); i < end; i++, view_step(y, index)) {
-		double got = half_load(base, y->dtype, view_at(y, index));
-		double part = weigh(got, o->exact[i], o->bound[i]);
-		ret->worst = part > ret->worst ? part : ret->worst;
-		if (part <= 1)
+	for (uint64_t i = first, end = first + view_elements(y) * parts; i < end; i++) {
+		double got = load_part(base, y->dtype, view_at(y, index), part);
+		double weight = weigh(got, o->exact[i], o->bound[i]);
+		ret->worst = weight > ret->worst ? weight : ret->worst;
+		part = (part + 1) % parts;
+		if (weight <= 1 && part == 0)
+			view_step(y, index);
+		if (weight <= 1)
 			continue;
 		snprintf(ret->why, sizeof ret->why,
-		         "element %llu (%llu %llu %llu %llu) is %.9g, should be %.9g within %g",
+		         "number %llu (%llu %llu %llu %llu) is %.9g, should be %.9g within %g",
 		         (unsigned long long)(i - first), (unsigned long long)index[0],
 		         (unsigned long long)index[1], (unsigned long long)index[2],
 		         (unsigned long long)index[3], got, o->exact[i], o->bound[i]);
@@ -625,7 +659,7 @@ void judge(const struct oracle *o, const struct problem *p, struct verdict *ret)
 		    : rule_of(op)->oracle                           ? !judge_values(o, first, p, v, ret)
 		                                                    : !judge_bits(p, v, ret))
 			return;
-		first += view_elements(y);
+		first += view_elements(y) * dtype_components(y->dtype);
 		outputs[n++] = y;
 	}
 	for (unsigned i = 0; i < p->n_storage; i++) {

@@ -201,14 +201,18 @@ static void put_index(unsigned char *data, int64_t at, uint64_t limit, bool host
 	memcpy(data + at * (int64_t)sizeof index, &index, sizeof index);
 }
 
+/* Of complex numbers, both parts. */
 static void put_value(unsigned char *data, kops_dtype dtype, int64_t at, enum profile profile, struct random *r)
 {
+	kops_dtype component = dtype_component(dtype);
+	unsigned parts = dtype_components(dtype);
 	size_t size = dtype_size(dtype);
 
-	if (dtype_kind(dtype) == DTYPE_REAL)
-		half_store(data, dtype, at, value(profile, dtype, r));
-	else
+	if (dtype_kind(dtype) == DTYPE_INTEGER)
 		fill_bytes(data + at * (int64_t)size, size, r);
+	else
+		for (unsigned part = 0; part < parts; part++)
+			half_store(data, component, at * parts + part, value(profile, component, r));
 }
 
 static void fill(const struct problem *p, unsigned i, enum profile profile, struct random *r)
@@ -238,7 +242,8 @@ static bool spoil(const struct problem *p, unsigned i, struct random *r)
 		return false;
 	for (uint32_t d = 0; d < v->rank; d++)
 		at += (int64_t)random_below(r, v->shape[d]) * v->strides[d];
-	half_store(p->spaces[i]->before + v->offset, v->dtype, at, specials[random_below(r, NOT_FINITE)]);
+	half_store(p->spaces[i]->before + v->offset, dtype_component(v->dtype), at * dtype_components(v->dtype),
+	           specials[random_below(r, NOT_FINITE)]);
 	return true;
 }
 

@@ -102,6 +102,11 @@ static kops_dtype random_dtype(struct random *r)
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
 }
 
+static kops_dtype random_complex(struct random *r)
+{
+	return random_chance(r, 50) ? KOPS_C64 : KOPS_C128;
+}
+
 /* Returns a type for ops that move elements. */
 static kops_dtype random_moved(struct random *r)
 {
@@ -166,7 +171,17 @@ static kops_dtype gemm_dtype(bool large, bool many_tiles, struct random *r)
 {
 	if (many_tiles)
 		return random_narrow(r);
-	return large || random_chance(r, 40) ? KOPS_F32 : random_dtype(r);
+	if (large || random_chance(r, 30))
+		return KOPS_F32;
+	return random_chance(r, 30) ? random_complex(r) : random_dtype(r);
+}
+
+void random_complex_params(struct gemm_params *p, struct random *r)
+{
+	p->alpha_imag = random_chance(r, 50) ? 0 : random_scalar(r);
+	p->beta_imag = random_chance(r, 70) ? 0 : random_scalar(r);
+	p->conj_a = random_chance(r, 40);
+	p->conj_b = random_chance(r, 40);
 }
 
 static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, struct random *r)
@@ -208,7 +223,9 @@ static void shape_gemm(struct problem *p, struct random *r)
 	p->args.params.gemm.alpha = large ? 1.5 : random_scalar(r);
 	p->args.params.gemm.beta = random_chance(r, 50) ? 0 : random_scalar(r);
 	p->args.params.gemm.precision = large ? KOPS_PRECISION_F32 : random_precision(r);
-	if (random_chance(r, 50))
+	if (dtype_kind(dtype) == DTYPE_COMPLEX)
+		random_complex_params(&p->args.params.gemm, r);
+	else if (random_chance(r, 50))
 		random_finish(p, r);
 }
 

@@ -27,7 +27,7 @@ def commands_of(program):
 
 def options_of(program, command):
     text = subprocess.run([program, "help", command], capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"^  (?:-\w(?:, )?|    )(--[a-z-]+)", text.split("\nOptions:\n")[1], re.M))
+    return set(re.findall(r"^  (?:-\w(?:, )?|    )(--[a-z_-]+)", text.split("\nOptions:\n")[1], re.M))
 
 
 def page(section, name):

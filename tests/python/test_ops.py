@@ -329,6 +329,37 @@ class Ops(PythonTest):
         c = self.poisoned((6, 8))
         self.near(self.kops.gemm(1, a, b, 0, c), a.astype(np.float64) @ b, 8)
 
+    def complex_numbers(self, shape, dtype):
+        of_part = np.float32 if dtype == np.complex64 else np.float64
+        return (self.numbers(shape, of_part) + 1j * self.numbers(shape, of_part)).astype(dtype)
+
+    def test_products_of_complex_numbers(self):
+        for dtype, error in (np.complex64, 1e-5), (np.complex128, 1e-13):
+            a, b = self.complex_numbers((2, 5, 7), dtype), self.complex_numbers((7, 3), dtype)
+            near = dict(rtol=0, atol=20 * error)
+            np.testing.assert_allclose(self.kops.matmul(a, b), a @ b, **near)
+            self.assertEqual(self.kops.matmul(a, b).dtype, dtype)
+            np.testing.assert_allclose(self.kops.matmul(a[0].T, a[0], conj_a=True), a[0].conj().T @ a[0], **near)
+            np.testing.assert_allclose(self.kops.matmul(a, b, conj_a=True, conj_b=True), (a @ b).conj(), **near)
+            np.testing.assert_allclose(self.kops.matmul(b[:, 0], b[:, 1], conj_a=True), np.vdot(b[:, 0], b[:, 1]), **near)
+            c = self.complex_numbers((2, 5, 3), dtype)
+            expected = (1 + 2j) * (a @ b.conj()) + 0.5j * c
+            for out in c.copy(), self.kops.asarray(c):
+                self.assertIs(self.kops.gemm(1 + 2j, a, b, 0.5j, out, conj_b=True), out)
+                np.testing.assert_allclose(out, expected, **near)
+            with self.kops.job() as job:
+                y = job.matmul(a, b, conj_a=True)
+                z = job.gemm(1j, y, b.T, 0, np.full((2, 5, 7), np.nan, dtype))
+            np.testing.assert_allclose(z, 1j * (a.conj() @ b) @ b.T, rtol=0, atol=200 * error)
+            for kernel in "openblas", "reference":
+                np.testing.assert_allclose(self.kops.matmul(a, b, kernel=kernel), a @ b, **near)
+            self.fails(kops.ArgumentError, "take no bias", self.kops.matmul, a, b, bias=b[0])
+            self.fails(kops.ArgumentError, "take no activation", self.kops.matmul, a, b, activation="relu")
+            self.fails(kops.DtypeError, "one type", self.kops.matmul, a, b.real)
+        x = self.numbers((3, 3))
+        self.near(self.kops.matmul(x, x, conj_a=True), x.astype(np.float64) @ x, 8)
+        self.fails(kops.ArgumentError, "alpha_imag is 1", self.kops.gemm, 1j, x, x, 0, self.shared((3, 3)))
+
     def test_softmax(self):
         for _ in range(harness.count(400, 30)):
             shape = tuple(self.random.choice([1, 2, 7, 33]) for _ in range(self.random.randrange(1, 5)))

@@ -24,13 +24,6 @@ const char *element_type_name(kops_dtype dtype)
 	return dtype_size(dtype) ? dtype_name(dtype) : "?";
 }
 
-kops_dtype element_component(kops_dtype dtype)
-{
-	if (dtype_kind(dtype) != DTYPE_COMPLEX)
-		return dtype;
-	return dtype == KOPS_C64 ? KOPS_F32 : KOPS_F64;
-}
-
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes)
 {
 	uint64_t bytes = kops_dtype_size(dtype);
@@ -59,7 +52,7 @@ union element {
 
 double element_get(kops_dtype dtype, const void *at)
 {
-	kops_dtype component = element_component(dtype);
+	kops_dtype component = dtype_component(dtype);
 	union element e = {0};
 
 	memcpy(&e, at, kops_dtype_size(component));
@@ -68,7 +61,7 @@ double element_get(kops_dtype dtype, const void *at)
 
 void element_put(kops_dtype dtype, void *at, double value)
 {
-	kops_dtype component = element_component(dtype);
+	kops_dtype component = dtype_component(dtype);
 	size_t size = kops_dtype_size(component);
 	union element e = {0};
 
@@ -106,7 +99,7 @@ struct elements elements_dense(const void *data, const struct elements *shape)
 
 struct elements elements_part(const struct elements *e, unsigned part)
 {
-	kops_dtype component = element_component(e->dtype);
+	kops_dtype component = dtype_component(e->dtype);
 	size_t size = kops_dtype_size(component);
 	struct elements of_part = *e;
 

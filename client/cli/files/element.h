@@ -15,9 +15,6 @@ struct element_type {
 const struct element_type *element_type(kops_dtype dtype);
 const char *element_type_name(kops_dtype dtype); /* "f32"; "?" for an invalid dtype */
 
-/* Returns the type of the two parts of a complex type; other types themselves. */
-kops_dtype element_component(kops_dtype dtype);
-
 /* Computes the bytes of a dense array; 0 if it has no elements. Returns false if memory could not hold it. */
 bool element_bytes(kops_dtype dtype, uint32_t rank, const uint64_t *shape, uint64_t *ret_bytes);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "dtype.h"
 #include "files/element.h"
 #include "files/foreign.h"
 #include "files/npy.h"
@@ -133,7 +134,7 @@ static int say_short(const struct source *s, uint64_t done, char *why)
 static void turn_swapped(const struct source *s, void *data, uint64_t bytes)
 {
 	if (s->is_swapped)
-		turn(data, bytes, kops_dtype_size(element_component(s->dtype)));
+		turn(data, bytes, kops_dtype_size(dtype_component(s->dtype)));
 }
 
 int source_read_piece(const struct source *s, void *data, uint64_t bytes, uint64_t from, char *why)

@@ -107,8 +107,9 @@ static void describe_choice(const struct op_attribute *a, struct setting *s)
 	s->words = (struct option_type){.takes = s->takes, .words = s->list, .first = 1};
 }
 
-static struct option_row row_of(const struct op_attribute *a, unsigned i, struct setting *s)
+static struct option_row row_of(const struct op *op, unsigned i, struct setting *s)
 {
+	const struct op_attribute *a = &op->attributes[i];
 	size_t at = offsetof(struct flags, op.attributes) + i * sizeof(struct described_setting);
 	struct option_row row = {.name = a->name, .argument = "X", .help = s->help};
 
@@ -117,7 +118,7 @@ static struct option_row row_of(const struct op_attribute *a, unsigned i, struct
 	case ATTRIBUTE_COUNT:
 		row.type = &options_real;
 		row.member = at + offsetof(struct described_setting, number);
-		if (a->is_of_old)
+		if (a->name == factor_of_old(op))
 			snprintf(s->help, sizeof s->help, "%s; default 1 with -c", a->about);
 		else
 			snprintf(s->help, sizeof s->help, "%s; default %g", a->about, a->otherwise);
@@ -167,7 +168,7 @@ static void describe_settings(const struct op *op, struct described *d)
 	struct option_row *next = add_old(op, d, d->rows);
 
 	for (unsigned i = 0; i < op->n_attributes; i++)
-		*next++ = row_of(&op->attributes[i], i, &d->settings[i]);
+		*next++ = row_of(op, i, &d->settings[i]);
 	for (unsigned i = 0; i < op_first_output(op); i++)
 		if (op->operands[i].is_optional)
 			*next++ = row_of_operand(&op->operands[i], i);

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dtype.h"
 #include "elementwise/unary_function.h"
 #include "files/dims.h"
 #include "gemm/gemm.h"
+#include "op/gemm_complex.h"
 #include "verb/op.h"
 
 #define PRODUCT_BUDGET (1ull << 30) /* multiply-adds: 1024³, about a second */
@@ -35,9 +37,8 @@ struct tiles {
 	uint64_t rows[CHUNK];
 };
 
-/* A row of an operand's matrix in the batch that row `row` of C belongs to. */
-static uint64_t operand_row(const struct elements *operand, const struct elements *y, uint64_t row,
-                            uint64_t in_matrix)
+uint64_t gemm_operand_row(const struct elements *operand, const struct elements *y, uint64_t row,
+                          uint64_t in_matrix)
 {
 	uint64_t batch = row / y->shape[y->rank - 2];
 	uint64_t batches = elements_rows(operand) / operand->shape[operand->rank - 2];
@@ -50,7 +51,7 @@ static void load_a(struct tiles *t, const struct product *p, unsigned n_rows, ui
 	uint64_t m = p->y->shape[p->y->rank - 2];
 
 	for (unsigned r = 0; r < n_rows; r++) {
-		elements_row(p->a, operand_row(p->a, p->y, t->rows[r], t->rows[r] % m), k, depth, t->a[r]);
+		elements_row(p->a, gemm_operand_row(p->a, p->y, t->rows[r], t->rows[r] % m), k, depth, t->a[r]);
 		for (uint64_t i = 0; i < depth; i++)
 			t->a_square[r] += t->a[r][i] * t->a[r][i];
 	}
@@ -60,7 +61,7 @@ static void load_b(struct tiles *t, const struct product *p, uint64_t k, uint64_
                    uint64_t width)
 {
 	for (uint64_t i = 0; i < depth; i++) {
-		elements_row(p->b, operand_row(p->b, p->y, t->rows[0], k + i), j, width, t->b[i]);
+		elements_row(p->b, gemm_operand_row(p->b, p->y, t->rows[0], k + i), j, width, t->b[i]);
 		for (uint64_t c = 0; c < width; c++)
 			t->b_square[c] += t->b[i][c] * t->b[i][c];
 	}
@@ -211,6 +212,8 @@ static struct product product_of(const struct step *step, const struct elements 
 static int check(const struct step *step, const struct elements *in, const struct elements *y,
                  struct check *ret_check)
 {
+	if (dtype_kind(y->dtype) == DTYPE_COMPLEX)
+		return gemm_check_complex(step, in, y, ret_check);
 	struct product p = product_of(step, in, y);
 	uint64_t m = y->shape[y->rank - 2];
 	double row_cost = (double)elements_columns(y) * (double)elements_columns(p.a);
@@ -295,6 +298,7 @@ void operation_gemm(struct operation *made)
 	                      "  kops-client gemm --dtype f64 -k 512 a.bin b.bin -o c.bin --check\n"
 	                      "  kops-client gemm --trans-b queries.npy keys.npy --alpha 0.125 -o scores.npy\n"
 	                      "  kops-client gemm a.npy b.npy -c c.npy --beta 0.5 -o c.npy\n"
+	                      "  kops-client gemm --trans-a --conj_a psi.npy psi.npy -o overlap.npy\n"
 	                      "  kops-client gemm x.npy w.npy --bias bias.npy --activation gelu -o y.npy\n";
 	made->verb.files = files;
 	made->transposes = true;

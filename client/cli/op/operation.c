@@ -116,13 +116,18 @@ static bool is_given(const struct settings *settings, unsigned i, double *ret)
 	return set->choice || set->flag || set->number.set;
 }
 
-/* The same, or what follows from the operands. */
+/* The same, or what follows from the operands: the first factor of what the output holds is 1. */
 static bool is_known(const struct step *step, unsigned i, double *ret)
 {
+	const struct op_attribute *attributes = op_by_name(step->op->name)->attributes;
+	bool is_first = attributes[i].is_of_old;
+
 	if (is_given(&step->set, i, ret))
 		return true;
+	for (unsigned earlier = 0; earlier < i; earlier++)
+		is_first = is_first && !attributes[earlier].is_of_old;
 	*ret = 1;
-	return step->accumulates && op_by_name(step->op->name)->attributes[i].is_of_old;
+	return step->accumulates && is_first;
 }
 
 /* Lists the attributes that are known. Returns how many there are. */

@@ -49,7 +49,7 @@ struct bench_cases {
 	bool follows[BENCH_EXTENTS_MAX];      /* is written after a slash, unless it is the one before */
 	struct bench_span random, random_cpu; /* the CPU's ends where it takes as long as a GPU does */
 	struct bench_span extreme; /* GPUs: long and thin; half of the shapes, if elements is not 0 */
-	bool counts_flops;         /* judged by its FLOPs, 2 times the product of the extents; else by bytes */
+	bool counts_flops;         /* judged by its FLOPs, else by bytes */
 };
 
 /* ---- the ops ---- */

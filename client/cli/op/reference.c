@@ -173,7 +173,7 @@ static void compare_row(struct again *a, const struct op_args *args, uint64_t ro
 {
 	uint64_t columns = elements_columns(&a->y), row_of_want = a->row_by_row ? 0 : row;
 	struct elements want = a->y;
-	unsigned parts = element_component(a->y.dtype) == a->y.dtype ? 1 : 2;
+	unsigned parts = dtype_components(a->y.dtype);
 
 	want.dtype = a->dtype;
 	want = elements_dense(a->wanted, &want);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "dtype.h"
 #include "files/sink.h"
 #include "random.h"
 #include "verb/commands.h"
@@ -35,12 +36,14 @@ static int read_shape(const char *text, struct elements *ret, char *why)
 
 static void fill(unsigned char *data, const struct elements *e, uint64_t seed)
 {
-	size_t size = kops_dtype_size(e->dtype);
+	kops_dtype component = dtype_component(e->dtype);
+	size_t size = kops_dtype_size(component);
+	uint64_t n = elements_count(e) * dtype_components(e->dtype);
 	struct random random;
 
 	random_start(&random, seed);
-	for (uint64_t i = 0; i < elements_count(e); i++)
-		element_put(e->dtype, data + i * size, random_unit(&random));
+	for (uint64_t i = 0; i < n; i++)
+		element_put(component, data + i * size, random_unit(&random));
 }
 
 static int write_to(struct cli *cli, const char *path, const struct elements *e)

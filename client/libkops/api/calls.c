@@ -10,7 +10,7 @@ int kops_job_gemm(kops_job *job, double alpha, kops_view a, kops_view b, double 
                   kops_precision precision, const char *kernel)
 {
 	const kops_view operands[] = {a, b, {0}, c};
-	const double attributes[] = {alpha, beta, precision, 0};
+	const double attributes[] = {alpha, beta, precision, 0, 0, 0, 0, 0};
 	return client_add_op(job, &op_gemm, operands, attributes, kernel);
 }
 

@@ -208,22 +208,27 @@ class Client(Named):
     # Ops
 
     def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, bias: Operand | None = None,
-               activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+               activation: str = "none", conj_a: bool = False, conj_b: bool = False, precision: str = "f32",
+               kernel: str | None = None) -> Any:
         """activation(a @ b + bias), with shapes as for numpy.matmul.
 
         bias: is broadcast to the result, as by NumPy
         activation: none, relu, gelu, gelu_tanh or silu
+        conj_a, conj_b: multiply by the complex conjugate of a, of b
         """
-        key = (_ops.matmul, id(a), id(b), id(bias), id(out), precision, activation, kernel)
+        key = (_ops.matmul, id(a), id(b), id(bias), id(out), bool(conj_a), bool(conj_b), precision, activation, kernel)
         return self._op(key, (a, b, bias), out)
 
-    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, bias: Operand | None = None,
-             activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
+    def gemm(self, alpha: complex, a: Operand, b: Operand, beta: complex, c: Array, *, bias: Operand | None = None,
+             activation: str = "none", conj_a: bool = False, conj_b: bool = False, precision: str = "f32",
+             kernel: str | None = None) -> Any:
         """c = activation(alpha * a @ b + beta * c + bias); returns c. With beta == 0, c is not read.
 
-        bias, activation: as for matmul()
+        alpha, beta: complex numbers if the arrays are of complex numbers
+        bias, activation, conj_a, conj_b: as for matmul()
         """
-        key = (_ops.gemm, id(a), id(b), id(bias), id(c), float(alpha), float(beta), precision, activation, kernel)
+        key = (_ops.gemm, id(a), id(b), id(bias), id(c), complex(alpha), complex(beta), bool(conj_a), bool(conj_b), precision,
+               activation, kernel)
         return self._op(key, (a, b, bias), c)
 
     # Made by scripts/gen-ops: described ops

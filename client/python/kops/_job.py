@@ -74,12 +74,15 @@ class Job(Named):
     # Ops
 
     def matmul(self, a: Operand, b: Operand, out: Array | None = None, *, bias: Operand | None = None,
-               activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
-        return self._add(*_ops.matmul(self._desk, a, b, bias, out, precision, activation, kernel))
+               activation: str = "none", conj_a: bool = False, conj_b: bool = False, precision: str = "f32",
+               kernel: str | None = None) -> Any:
+        return self._add(*_ops.matmul(self._desk, a, b, bias, out, conj_a, conj_b, precision, activation, kernel))
 
-    def gemm(self, alpha: float, a: Operand, b: Operand, beta: float, c: Array, *, bias: Operand | None = None,
-             activation: str = "none", precision: str = "f32", kernel: str | None = None) -> Any:
-        return self._add(*_ops.gemm(self._desk, a, b, bias, c, float(alpha), float(beta), precision, activation, kernel))
+    def gemm(self, alpha: complex, a: Operand, b: Operand, beta: complex, c: Array, *, bias: Operand | None = None,
+             activation: str = "none", conj_a: bool = False, conj_b: bool = False, precision: str = "f32",
+             kernel: str | None = None) -> Any:
+        return self._add(*_ops.gemm(self._desk, a, b, bias, c, complex(alpha), complex(beta), conj_a, conj_b, precision,
+                                    activation, kernel))
 
     # Made by scripts/gen-ops: described ops
     def softmax(self, x: Operand, axis: int = -1, *, scale: float = 1.0, log: bool = False, mask: Operand | None = None,

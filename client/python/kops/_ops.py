@@ -169,23 +169,26 @@ def _kernel(kernel: str | None) -> bytes | None:
 # ---- Products
 
 
-def matmul(desk: Desk, a: Operand, b: Operand, bias: Operand | None, out: Array | None, precision: str, activation: str,
-           kernel: str | None) -> tuple[Array, list[Op]]:
-    return _product(desk, a, b, bias, out, (1.0, 0.0, precision, activation), kernel)
+def matmul(desk: Desk, a: Operand, b: Operand, bias: Operand | None, out: Array | None, conj_a: bool, conj_b: bool,
+           precision: str, activation: str, kernel: str | None) -> tuple[Array, list[Op]]:
+    return _product(desk, a, b, bias, out, (1.0, 0.0, precision, activation, conj_a, conj_b), kernel)
 
 
-def gemm(desk: Desk, a: Operand, b: Operand, bias: Operand | None, c: Array, alpha: float, beta: float, precision: str,
-         activation: str, kernel: str | None) -> tuple[Array, list[Op]]:
+def gemm(desk: Desk, a: Operand, b: Operand, bias: Operand | None, c: Array, alpha: complex, beta: complex, conj_a: bool,
+         conj_b: bool, precision: str, activation: str, kernel: str | None) -> tuple[Array, list[Op]]:
     if not isinstance(c, (np.ndarray, DeviceArray)):
         raise error("INVALID", f"c is a {type(c).__name__}; it must be an array, which gets the result")
-    return _product(desk, a, b, bias, c, (alpha, beta, precision, activation), kernel)
+    return _product(desk, a, b, bias, c, (alpha, beta, precision, activation, conj_a, conj_b), kernel)
 
 
 def _product(desk: Desk, a: Operand, b: Operand, bias: Operand | None, out: Array | None,
-             values: tuple[float, float, str, str], kernel: str | None) -> tuple[Array, list[Op]]:
+             values: tuple[complex, complex, str, str, bool, bool], kernel: str | None) -> tuple[Array, list[Op]]:
     """Shapes as for numpy.matmul: a vector is a row on the left and a column on the right, leading axes are batches.
-    values: alpha, beta, precision, activation."""
-    attributes = tuple(zip(("alpha", "beta", "precision", "activation"), values))
+    values: alpha, beta, precision, activation, conj_a, conj_b."""
+    alpha, beta, *others = values
+    attributes: Attributes = (
+        ("alpha", alpha.real), ("beta", beta.real), *zip(("precision", "activation", "conj_a", "conj_b"), others),
+        ("alpha_imag", alpha.imag), ("beta_imag", beta.imag))
     check_attributes("gemm", attributes)
     params = attributes, _kernel(kernel)
     x, y = desk.operand(a), desk.operand(b)
@@ -193,7 +196,7 @@ def _product(desk: Desk, a: Operand, b: Operand, bias: Operand | None, out: Arra
     dtype = _one_dtype(a=x, b=y, **added)
     shape = _shape_of_product(x, y)
     added = {name: _repeated(z, shape) for name, z in added.items()}
-    result, added["c"] = _output(desk, out, shape, dtype, (a, b, bias), values[1] != 0)
+    result, added["c"] = _output(desk, out, shape, dtype, (a, b, bias), beta != 0)
     arrays = {"a": x if x.ndim > 1 else x[None, :], "b": y if y.ndim > 1 else y[:, None],
               **{name: _with_axes_of_vectors(z, x, y) for name, z in added.items()}}
     ops = [Op("gemm", operands, params, (*arrays,)) for operands in _batches(*arrays.values())] if result.size else []

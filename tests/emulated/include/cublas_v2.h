@@ -1,4 +1,4 @@
-/* cublas_v2.h: as much of cuBLAS as the described sources name. Nothing of it computes. */
+/* cublas_v2.h: as much of cuBLAS as the described sources name. cublas.c has it for check_emulated. */
 #ifndef KOPS_EMULATED_CUBLAS_H
 #define KOPS_EMULATED_CUBLAS_H
 
@@ -6,8 +6,8 @@
 
 typedef struct cublasContext *cublasHandle_t;
 
-typedef enum { CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF } cudaDataType_t;
-typedef enum { CUBLAS_OP_N, CUBLAS_OP_T } cublasOperation_t;
+typedef enum { CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF, CUDA_C_32F, CUDA_C_64F } cudaDataType_t;
+typedef enum { CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C } cublasOperation_t;
 typedef enum { CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_ALLOC_FAILED, CUBLAS_STATUS_NOT_SUPPORTED } cublasStatus_t;
 typedef enum { CUBLAS_GEMM_DEFAULT } cublasGemmAlgo_t;
 typedef enum {

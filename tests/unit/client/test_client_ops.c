@@ -154,7 +154,7 @@ static void test_bias_and_activation_go_by_names(void **state)
 			assert_int_equal(op->params_case, KOPS__V1__OP__PARAMS_INSTANCE);
 			assert_string_equal(op->instance->op, "gemm");
 			assert_int_equal(op->instance->n_operands, cases[i].operands);
-			assert_int_equal(op->instance->n_attributes, 4);
+			assert_int_equal(op->instance->n_attributes, 8);
 			assert_string_equal(op->instance->attributes[3]->name, "activation");
 			assert_string_equal(op->instance->attributes[3]->choice, cases[i].activation);
 		}

@@ -17,7 +17,8 @@ static double tolerance(kops_dtype dtype, kops_precision precision, double *ret_
 
 	assert_true(op->sample(dtype, &args));
 	args.params.gemm.precision = precision;
-	*ret_terms = fabs(args.params.gemm.alpha) * (double)args.views[GEMM_A].shape[2];
+	*ret_terms =
+	    fabs(args.params.gemm.alpha) * (double)args.views[GEMM_A].shape[2] * dtype_components(dtype);
 	return op->tolerance(&args);
 }
 
@@ -32,7 +33,8 @@ static void it_fits_what_the_precision_may_round(void **state)
 	    {KOPS_F32, KOPS_PRECISION_F32, 0x1p-24},  {KOPS_F32, KOPS_PRECISION_IEEE, 0x1p-24},
 	    {KOPS_F32, KOPS_PRECISION_TF32, 0x1p-11}, {KOPS_F32, KOPS_PRECISION_BF16, 0x1p-8},
 	    {KOPS_F64, KOPS_PRECISION_F32, 0x1p-53},  {KOPS_F64, KOPS_PRECISION_TF32, 0x1p-53},
-	    {KOPS_F64, KOPS_PRECISION_BF16, 0x1p-53},
+	    {KOPS_F64, KOPS_PRECISION_BF16, 0x1p-53}, {KOPS_C64, KOPS_PRECISION_TF32, 0x1p-24},
+	    {KOPS_C128, KOPS_PRECISION_F32, 0x1p-53},
 	};
 
 	(void)state;
