@@ -72,8 +72,8 @@ struct job_key {
 	uint64_t batch, m, n, k;
 	uint64_t a, b, c;                   /* offsets of the matrices */
 	uint64_t a_block, b_block, c_block; /* the blocks of those that are imported; 0: the channel's memory */
-	double alpha, beta;
-	uint32_t dtype, shape; /* shape: transposed operands, triangles */
+	double alpha[2], beta[2];           /* real and imaginary parts */
+	uint32_t dtype, shape;              /* shape: transposed and conjugated operands, triangles */
 	uint32_t queue, unused;
 };
 

@@ -4,7 +4,6 @@
  */
 #include "compute.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "blocks.h"
@@ -22,7 +21,7 @@ static bool is_usual(const struct product *p)
 {
 	return !p->invalid && p->batch >= 0 && p->m > 0 && p->n > 0 && p->k > 0 &&
 	       p->a.ld >= product_rows_of_a(p) && p->b.ld >= product_rows_of_b(p) && p->c.ld >= p->m &&
-	       p->alpha != 0 && isfinite(p->alpha) && isfinite(p->beta);
+	       p->alpha != 0 && product_is_finite(p->alpha) && product_is_finite(p->beta);
 }
 
 static void describe(const struct product *p, struct call *call)
@@ -45,12 +44,12 @@ static bool is_wanted(const struct product *p, struct call *call, struct places 
 		return false;
 	call->flops = product_flops(p);
 	call->outcome = OUTCOME_SMALL;
-	if (call->flops / 2 < settings->threshold)
+	if (product_multiplications(p) < settings->threshold)
 		return false;
 	call->outcome = OUTCOME_SLOWER;
 	places_find(p, ret_places);
 	if (settings->automatic)
-		call->side = side_of(p->dtype == KOPS_F64, call->flops, places_copied_bytes(ret_places, p));
+		call->side = side_of(p->dtype, call->flops, places_copied_bytes(ret_places, p));
 	return !call->side || side_choose(call->side);
 }
 

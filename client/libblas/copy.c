@@ -147,6 +147,21 @@ void copy_matrix(const struct copy *copy, enum triangle triangle)
 
 /* ---- Symmetric matrices ---- */
 
+static inline void conjugate(char *number, size_t element)
+{
+	float im32;
+	double im;
+	if (element == 2 * sizeof im32) {
+		memcpy(&im32, number + sizeof im32, sizeof im32);
+		im32 = -im32;
+		memcpy(number + sizeof im32, &im32, sizeof im32);
+	} else {
+		memcpy(&im, number + sizeof im, sizeof im);
+		im = -im;
+		memcpy(number + sizeof im, &im, sizeof im);
+	}
+}
+
 /*
  * Writes one tile of element (j, i) = (i, j), i < j, where m is column-major; the stored triangle is the
  * source.
@@ -159,6 +174,8 @@ static inline void mirror_tile(const struct copy *c, size_t element, enum triang
 			char *upper = c->to + (j * c->to_ld + i) * element;
 			char *lower = c->to + (i * c->to_ld + j) * element;
 			memcpy(stored == UPPER ? lower : upper, stored == UPPER ? upper : lower, element);
+			if (c->hermitian)
+				conjugate(stored == UPPER ? lower : upper, element);
 		}
 }
 
@@ -172,8 +189,10 @@ static void mirror_part(void *ctx, unsigned part)
 		for (uint64_t i = 0; i <= j; i++) {
 			if (s->copy.element == 4)
 				mirror_tile(&s->copy, 4, s->triangle, i * TILE, j * TILE);
-			else
+			else if (s->copy.element == 8)
 				mirror_tile(&s->copy, 8, s->triangle, i * TILE, j * TILE);
+			else
+				mirror_tile(&s->copy, 16, s->triangle, i * TILE, j * TILE);
 		}
 }
 
@@ -183,6 +202,12 @@ void copy_symmetric(const struct copy *copy, enum triangle stored)
 	uint64_t bytes = copy->rows * copy->cols * copy->element;
 	struct shared_copy s = {*copy, stored, false, parts_of(bytes)};
 	run(s.n_parts, mirror_part, &s);
+}
+
+void copy_make_diagonal_real(char *matrix, uint64_t ld, uint64_t n, size_t element)
+{
+	for (uint64_t i = 0; i < n; i++)
+		memset(matrix + i * (ld + 1) * element + element / 2, 0, element / 2);
 }
 
 /* ---- Many matrices ---- */

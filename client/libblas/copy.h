@@ -19,14 +19,19 @@ struct copy {
 	char *to;
 	const char *from;
 	uint64_t to_ld, from_ld, rows, cols; /* elements */
-	size_t element;                      /* bytes: 4 or 8 */
+	size_t element;                      /* bytes: 4, 8 or 16 */
+	bool hermitian;                      /* of complex numbers: see copy_symmetric() */
 };
 
 /* Copies the elements of the triangle, or all. */
 void copy_matrix(const struct copy *copy, enum triangle triangle);
 
-/* Copies a symmetric matrix of which one triangle is stored, and fills in the other. */
+/* Copies a symmetric matrix of which one triangle is stored, and fills in the other; if hermitian its
+ * conjugate. */
 void copy_symmetric(const struct copy *copy, enum triangle stored);
+
+/* Sets the imaginary parts of the diagonal of a square matrix of complex numbers to 0. */
+void copy_make_diagonal_real(char *matrix, uint64_t ld, uint64_t n, size_t element);
 
 /*
  * Gets the pages of memory without changing it. A program's new memory has none, and getting them takes longer

@@ -95,6 +95,11 @@ static char *region_at(const struct copies *c, uint64_t i)
 	return c->memory + c->region->offset + i * step_bytes(c->product, c->region);
 }
 
+static bool is_hermitian(const struct copies *c)
+{
+	return c->product->hermitian && c->operand->triangle != WHOLE;
+}
+
 static void load_one(void *ctx, uint64_t i)
 {
 	const struct copies *c = ctx;
@@ -104,11 +109,14 @@ static void load_one(void *ctx, uint64_t i)
 	                          .from_ld = (uint64_t)c->operand->ld,
 	                          .rows = c->region->rows,
 	                          .cols = c->region->cols,
-	                          .element = kops_dtype_size(c->product->dtype)};
+	                          .element = kops_dtype_size(c->product->dtype),
+	                          .hermitian = c->product->hermitian};
 	if (c->operand->triangle == WHOLE || c->operand == &c->product->c)
 		copy_matrix(&copy, c->operand->triangle);
 	else
 		copy_symmetric(&copy, c->operand->triangle);
+	if (is_hermitian(c))
+		copy_make_diagonal_real(copy.to, copy.to_ld, copy.cols, copy.element);
 }
 
 static void store_one(void *ctx, uint64_t i)
@@ -122,6 +130,8 @@ static void store_one(void *ctx, uint64_t i)
 	                          .cols = c->region->cols,
 	                          .element = kops_dtype_size(c->product->dtype)};
 	copy_matrix(&copy, c->operand->triangle);
+	if (is_hermitian(c))
+		copy_make_diagonal_real(copy.to, copy.to_ld, copy.cols, copy.element);
 }
 
 void layout_load(const struct product *p, const struct operand *from, const struct region *to, char *memory)
@@ -172,6 +182,20 @@ static kops_view view_of(const struct product *p, kops_buffer *buffer, const str
 	return view;
 }
 
+/* a, b: of kops, which are op(b)' and op(a)' of the product. */
+static int add_complex(kops_job *job, const struct product *p, kops_view a, kops_view b, kops_view c)
+{
+	const kops_operand operands[] = {
+	    {.name = "a", .view = a}, {.name = "b", .view = b}, {.name = "c", .view = c}};
+	const kops_attribute attributes[] = {
+	    {.name = "alpha", .value = creal(p->alpha)},    {.name = "alpha_imag", .value = cimag(p->alpha)},
+	    {.name = "beta", .value = creal(p->beta)},      {.name = "beta_imag", .value = cimag(p->beta)},
+	    {.name = "conj_a", .value = p->conj_b ? 1 : 0}, {.name = "conj_b", .value = p->conj_a ? 1 : 0},
+	};
+	return kops_job_op(job, "gemm", operands, sizeof operands / sizeof operands[0], attributes,
+	                   sizeof attributes / sizeof attributes[0], NULL);
+}
+
 /* Adds an op for rows i0 to i1 and columns j0 to j1 of c. */
 static int add_block(kops_job *job, kops_buffer *buffer, const struct product *p, const struct layout *l,
                      uint64_t i0, uint64_t i1, uint64_t j0, uint64_t j1)
@@ -180,7 +204,9 @@ static int add_block(kops_job *job, kops_buffer *buffer, const struct product *p
 	kops_view b = view_of(p, buffer, &l->b, p->trans_b ? j0 : j0 * l->b.ld, j1 - j0, k, p->trans_b);
 	kops_view a = view_of(p, buffer, &l->a, p->trans_a ? i0 * l->a.ld : i0, k, i1 - i0, p->trans_a);
 	kops_view c = view_of(p, buffer, &l->c, j0 * l->c.ld + i0, j1 - j0, i1 - i0, false);
-	return kops_job_gemm(job, p->alpha, b, a, p->beta, c, KOPS_PRECISION_F32, NULL);
+	if (product_is_complex(p))
+		return add_complex(job, p, b, a, c);
+	return kops_job_gemm(job, creal(p->alpha), b, a, creal(p->beta), c, KOPS_PRECISION_F32, NULL);
 }
 
 static int add_triangle(kops_job *job, kops_buffer *buffer, const struct product *p, const struct layout *l)
@@ -215,11 +241,14 @@ static void make_key(const struct product *p, const struct layout *l, uint32_t q
 	ret_key->a_block = block_of(&l->a);
 	ret_key->b_block = block_of(&l->b);
 	ret_key->c_block = block_of(&l->c);
-	ret_key->alpha = p->alpha;
-	ret_key->beta = p->beta;
+	ret_key->alpha[0] = creal(p->alpha);
+	ret_key->alpha[1] = cimag(p->alpha);
+	ret_key->beta[0] = creal(p->beta);
+	ret_key->beta[1] = cimag(p->beta);
 	ret_key->dtype = p->dtype;
 	ret_key->queue = queue;
-	ret_key->shape = (uint32_t)(p->trans_a | p->trans_b << 1) | (uint32_t)p->c.triangle << 2;
+	ret_key->shape = (uint32_t)(p->trans_a | p->trans_b << 1) | (uint32_t)p->c.triangle << 2 |
+	                 (uint32_t)p->conj_a << 8 | (uint32_t)p->conj_b << 9;
 }
 
 kops_job *layout_submit(struct channel *channel, kops_buffer *buffer, const struct product *p,

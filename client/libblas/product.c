@@ -1,6 +1,8 @@
 /* product.c: sizes and parts of a product. */
 #include "product.h"
 
+#include <math.h>
+
 #define LIMIT_MS     2000
 #define FLOPS_PER_MS 1e6 /* speed of a slow core, beyond whose time a job is given up */
 
@@ -29,10 +31,25 @@ int64_t product_count(const struct product *p)
 	return p->batch > 0 ? p->batch : 1;
 }
 
+bool product_is_complex(const struct product *p)
+{
+	return p->dtype == KOPS_C64 || p->dtype == KOPS_C128;
+}
+
+bool product_is_finite(double complex factor)
+{
+	return isfinite(creal(factor)) && isfinite(cimag(factor));
+}
+
+double product_multiplications(const struct product *p)
+{
+	double whole = (double)product_count(p) * (double)p->m * (double)p->n * (double)p->k;
+	return p->c.triangle == WHOLE ? whole : whole / 2;
+}
+
 double product_flops(const struct product *p)
 {
-	double flops = 2.0 * (double)product_count(p) * (double)p->m * (double)p->n * (double)p->k;
-	return p->c.triangle == WHOLE ? flops : flops / 2;
+	return product_multiplications(p) * (product_is_complex(p) ? 8 : 2);
 }
 
 double product_bytes(const struct product *p)

@@ -6,6 +6,7 @@
 #ifndef KOPS_LIBBLAS_PRODUCT_H
 #define KOPS_LIBBLAS_PRODUCT_H
 
+#include <complex.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,7 +30,10 @@ struct product {
 	bool b_is_a;   /* one matrix is both operands, as in syrk: it is copied once */
 	int64_t batch; /* number of products of one shape; 0: a single one */
 	int64_t m, n, k;
-	double alpha, beta;
+	double complex alpha, beta;
+	bool conj_a, conj_b; /* op is also the complex conjugate */
+	/* What has a triangle is Hermitian: the other triangle is its conjugate, and the diagonal real. */
+	bool hermitian;
 	struct operand a, b, c;
 };
 
@@ -45,7 +49,13 @@ int64_t product_cols_of_b(const struct product *product);
 /* Number of products, at least 1. */
 int64_t product_count(const struct product *product);
 
-/* FLOPs of all products of a batch; bytes that go to kopsd and back. */
+bool product_is_complex(const struct product *product);
+
+/* Returns true if both parts are. */
+bool product_is_finite(double complex factor);
+
+/* Multiplications of elements, and FLOPs, of all products of a batch; bytes that go to kopsd and back. */
+double product_multiplications(const struct product *product);
 double product_flops(const struct product *product);
 double product_bytes(const struct product *product);
 

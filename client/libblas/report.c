@@ -14,7 +14,7 @@
 #include "guard.h"
 #include "settings.h"
 
-#define FUNCTIONS 96   /* more than this library exports */
+#define FUNCTIONS 160  /* more than this library exports */
 #define PROCESSES 1024 /* in a family at a time; others print only at an orderly end */
 #define PRINTING  (-1) /* stored in place of the pid */
 

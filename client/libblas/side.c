@@ -14,6 +14,7 @@
 #define FLOPS_LOG2_MIN 21
 #define FLOPS_CLASSES  32
 #define RATIO_CLASSES  12
+#define TYPES          4 /* f32, f64, c64, c128 */
 
 struct side {
 	/* ns per FLOP: the least of the first calls, then a running mean. [1] is kopsd. */
@@ -21,23 +22,24 @@ struct side {
 	_Atomic uint32_t tries[2], calls;
 };
 
-static struct side sides[2][FLOPS_CLASSES][RATIO_CLASSES];
-static _Atomic double bests[2]; /* ns per FLOP of the next BLAS: the least of all classes of a type */
+static struct side sides[TYPES][FLOPS_CLASSES][RATIO_CLASSES];
+static _Atomic double bests[TYPES]; /* ns per FLOP of the next BLAS: the least of all classes of a type */
 
 static int clamp(int value, int end)
 {
 	return value < 0 ? 0 : value >= end ? end - 1 : value;
 }
 
-struct side *side_of(bool f64, double flops, double bytes)
+struct side *side_of(kops_dtype dtype, double flops, double bytes)
 {
-	return &sides[f64][clamp(ilogb(flops) - FLOPS_LOG2_MIN, FLOPS_CLASSES)]
+	unsigned type = dtype == KOPS_F32 ? 0 : dtype == KOPS_F64 ? 1 : dtype == KOPS_C64 ? 2 : 3;
+	return &sides[type][clamp(ilogb(flops) - FLOPS_LOG2_MIN, FLOPS_CLASSES)]
 	             [clamp(ilogb(flops / bytes), RATIO_CLASSES)];
 }
 
 static _Atomic double *best_of(const struct side *s)
 {
-	return &bests[s >= &sides[1][0][0]];
+	return &bests[(s - &sides[0][0][0]) / (FLOPS_CLASSES * RATIO_CLASSES)];
 }
 
 /* Returns true if the next BLAS, even at its best elsewhere, would clearly lose in this class. */

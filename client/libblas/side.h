@@ -11,10 +11,12 @@
 
 #include <stdbool.h>
 
+#include "kops.h"
+
 struct side;
 
-/* Returns the class of a product by its FLOPs and the bytes that go to kopsd and back. */
-struct side *side_of(bool f64, double flops, double bytes);
+/* Returns the class of a product by its type, its FLOPs and the bytes that go to kopsd and back. */
+struct side *side_of(kops_dtype dtype, double flops, double bytes);
 
 /* Returns true for kopsd. */
 bool side_choose(struct side *side);

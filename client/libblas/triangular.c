@@ -1,8 +1,6 @@
 /* triangular.c: splits a triangular matrix into halves and applies them to the halves of b. */
 #include "triangular.h"
 
-#include <math.h>
-
 #include "compute.h"
 
 struct half {
@@ -18,7 +16,7 @@ static int64_t order_of(const struct triangular *t)
 static bool is_usual(const struct triangular *t)
 {
 	return !t->invalid && t->m > 0 && t->n > 0 && t->a.ld >= order_of(t) && t->b.ld >= t->m &&
-	       t->alpha != 0 && isfinite(t->alpha);
+	       t->alpha != 0 && product_is_finite(t->alpha);
 }
 
 static const void *element(const struct triangular *t, const struct operand *matrix, int64_t row, int64_t col)
@@ -35,7 +33,7 @@ static struct operand part_of_b(const struct triangular *t, struct half half)
 }
 
 /* Returns the call for one half alone. */
-static struct triangular part(const struct triangular *t, struct half half, double alpha)
+static struct triangular part(const struct triangular *t, struct half half, double complex alpha)
 {
 	struct triangular result = *t;
 	result.alpha = alpha;
@@ -48,8 +46,8 @@ static struct triangular part(const struct triangular *t, struct half half, doub
 /*
  * Returns the product that adds half `from`, times alpha, to half `to`, through the block beside the diagonal.
  */
-static struct product between(const struct triangular *t, struct half from, struct half to, double alpha,
-                              double beta)
+static struct product between(const struct triangular *t, struct half from, struct half to,
+                              double complex alpha, double complex beta)
 {
 	struct half rows = t->left ? to : from, cols = t->left ? from : to;
 	struct operand a = t->a, x = part_of_b(t, from);
@@ -58,6 +56,8 @@ static struct product between(const struct triangular *t, struct half from, stru
 	return (struct product){.dtype = t->dtype,
 	                        .trans_a = t->left && t->trans,
 	                        .trans_b = !t->left && t->trans,
+	                        .conj_a = t->left && t->conj,
+	                        .conj_b = !t->left && t->conj,
 	                        .m = t->left ? to.extent : t->m,
 	                        .n = t->left ? t->n : to.extent,
 	                        .k = from.extent,

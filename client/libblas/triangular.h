@@ -21,10 +21,10 @@
 /* b = alpha * op(a) * b, or b * op(a) if not left; solve: by op(a)'s inverse. b is m × n, and is written. */
 struct triangular {
 	kops_dtype dtype;
-	bool invalid; /* as in a product, or an unknown diagonal */
-	bool solve, left, upper, trans, unit;
+	bool invalid;                               /* as in a product, or an unknown diagonal */
+	bool solve, left, upper, trans, conj, unit; /* conj: op is also the complex conjugate */
 	int64_t m, n;
-	double alpha;
+	double complex alpha;
 	struct operand a, b;
 };
 

@@ -11,9 +11,18 @@ import case
 from support import harness
 
 ROUTINES = os.environ.get("KOPS_TEST_ROUTINES", "")
+COMPLEX = os.environ.get("KOPS_TEST_COMPLEX", "")
 SIMULATED = os.environ.get("KOPS_TEST_KOPSD_SIMULATED", "")
-NAMES = {f"{before}{letter}{name}{after}" for name in ("gemm", "syrk", "symm", "trsm", "trmm") for letter in "sd"
-         for before, after in (("", "_"), ("cblas_", ""))} | {"cblas_sgemm_batch", "cblas_dgemm_batch"}
+
+
+def names_of(letters):
+    return {f"{before}{letter}{name}{after}" for name in ("gemm", "syrk", "symm", "trsm", "trmm") for letter in letters
+            for before, after in (("", "_"), ("cblas_", ""))} | {f"cblas_{letter}gemm_batch" for letter in letters}
+
+
+NAMES = names_of("sd")
+COMPLEX_NAMES = names_of("cz") | {f"{before}{letter}{name}{after}" for name in ("herk", "hemm") for letter in "cz"
+                                  for before, after in (("", "_"), ("cblas_", ""))}
 
 
 class Routines(case.BlasTest):
@@ -31,6 +40,16 @@ class Routines(case.BlasTest):
         self.assertEqual(sum(sum(c.values()) for name, c in calls.items() if "tr" not in name and "batch" not in name),
                          3 * n)
         self.assertEqual({name for name, c in calls.items() if "small" in c and "tr" not in name}, set())
+
+    def test_every_complex_routine_is_right(self):
+        n = harness.count(300, 40)
+        out, calls = self.run_program(COMPLEX, str(n))
+        self.assertEqual(out, "")
+        self.assertEqual(set(calls), COMPLEX_NAMES)
+        self.assertTrue(all(c["kopsd"] > 0 and set(c) <= {"kopsd", "invalid or empty", "small"} for c in calls.values()),
+                        calls)
+        for part in ("syrk", "herk", "symm", "hemm", "trsm", "trmm", "batch"):
+            self.assertEqual(sum(sum(c.values()) for name, c in calls.items() if part in name), n)
 
     def test_large_matrices(self):
         """By blocks and by threads."""

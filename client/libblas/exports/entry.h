@@ -23,6 +23,9 @@ int entry_uplo(char letter);
 int entry_diag(char letter);
 int entry_side(char letter);
 
+/* The letter of a Fortran call for an operand. */
+const char *entry_letter(bool trans, bool conj);
+
 struct entry_matrix {
 	const void *data;
 	int64_t ld;
@@ -30,14 +33,24 @@ struct entry_matrix {
 };
 
 struct product entry_gemm(kops_dtype dtype, int order, int trans_a, int trans_b, int64_t m, int64_t n,
-                          int64_t k, double alpha, struct entry_matrix a, struct entry_matrix b, double beta,
+                          int64_t k, double complex alpha, struct entry_matrix a, struct entry_matrix b,
+                          double complex beta, struct entry_matrix c);
+struct product entry_syrk(kops_dtype dtype, int order, int uplo, int trans, int64_t n, int64_t k,
+                          double complex alpha, struct entry_matrix a, double complex beta,
                           struct entry_matrix c);
-struct product entry_syrk(kops_dtype dtype, int order, int uplo, int trans, int64_t n, int64_t k, double alpha,
+struct product entry_symm(kops_dtype dtype, int order, int side, int uplo, int64_t m, int64_t n,
+                          double complex alpha, struct entry_matrix a, struct entry_matrix b,
+                          double complex beta, struct entry_matrix c);
+
+/* The same of Hermitian matrices: herk's conjugate transpose stands for syrk's transpose. */
+struct product entry_herk(kops_dtype dtype, int order, int uplo, int trans, int64_t n, int64_t k, double alpha,
                           struct entry_matrix a, double beta, struct entry_matrix c);
-struct product entry_symm(kops_dtype dtype, int order, int side, int uplo, int64_t m, int64_t n, double alpha,
-                          struct entry_matrix a, struct entry_matrix b, double beta, struct entry_matrix c);
+struct product entry_hemm(kops_dtype dtype, int order, int side, int uplo, int64_t m, int64_t n,
+                          double complex alpha, struct entry_matrix a, struct entry_matrix b,
+                          double complex beta, struct entry_matrix c);
+
 struct triangular entry_triangular(kops_dtype dtype, bool solve, int order, int side, int uplo, int trans,
-                                   int diag, int64_t m, int64_t n, double alpha, struct entry_matrix a,
+                                   int diag, int64_t m, int64_t n, double complex alpha, struct entry_matrix a,
                                    struct entry_matrix b);
 
 #endif

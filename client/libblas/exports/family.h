@@ -1,18 +1,69 @@
-/* family.h: includes the functions for both types; included once for each family of names. No guard. */
-#define LETTER s
-#define REAL   float
-#define DTYPE  KOPS_F32
+/*
+ * family.h: includes the functions for each type; included once for each family of names. No guard.
+ *
+ * ELEMENT: the type of elements. FACTOR: how alpha and beta come from C; VALUE() gets the number, PASSED() the
+ * reverse.
+ */
+#define LETTER         s
+#define ELEMENT        float
+#define FACTOR         float
+#define VALUE(factor)  (factor)
+#define PASSED(number) (number)
+#define DTYPE          KOPS_F32
 #include "functions.h"
 #undef LETTER
-#undef REAL
+#undef ELEMENT
+#undef FACTOR
+#undef VALUE
+#undef PASSED
 #undef DTYPE
 
-#define LETTER d
-#define REAL   double
-#define DTYPE  KOPS_F64
+#define LETTER         d
+#define ELEMENT        double
+#define FACTOR         double
+#define VALUE(factor)  (factor)
+#define PASSED(number) (number)
+#define DTYPE          KOPS_F64
 #include "functions.h"
 #undef LETTER
+#undef ELEMENT
+#undef FACTOR
+#undef VALUE
+#undef PASSED
+#undef DTYPE
+
+#define LETTER         c
+#define ELEMENT        float complex
+#define REAL           float
+#define FACTOR         const void *
+#define VALUE(factor)  (*(const ELEMENT *)(factor))
+#define PASSED(number) (&(number))
+#define DTYPE          KOPS_C64
+#include "functions.h"
+#include "hermitian.h"
+#undef LETTER
+#undef ELEMENT
 #undef REAL
+#undef FACTOR
+#undef VALUE
+#undef PASSED
+#undef DTYPE
+
+#define LETTER         z
+#define ELEMENT        double complex
+#define REAL           double
+#define FACTOR         const void *
+#define VALUE(factor)  (*(const ELEMENT *)(factor))
+#define PASSED(number) (&(number))
+#define DTYPE          KOPS_C128
+#include "functions.h"
+#include "hermitian.h"
+#undef LETTER
+#undef ELEMENT
+#undef REAL
+#undef FACTOR
+#undef VALUE
+#undef PASSED
 #undef DTYPE
 
 #undef FORTRAN_BEFORE
