@@ -501,6 +501,32 @@ bool make_searched(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 60), true, r);
 }
 
+bool make_mapped_search(struct problem *p, struct random *r)
+{
+	uint64_t queries = random_extent(random_chance(r, 50) ? 70 : 400, r), rows = 1 + random_below(r, 3000),
+	         columns = random_extent(300, r), k = 1 + random_below(r, random_chance(r, 60) ? 16 : 64);
+	struct view *of = p->args.views;
+
+	rows = rows > 40000 / columns ? 40000 / columns : rows;
+	of[SEARCH_QUERIES] = (struct view){
+	    .dtype = random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, .rank = 2, .shape = {queries, columns}};
+	of[SEARCH_BASE] = of[SEARCH_QUERIES];
+	of[SEARCH_BASE].shape[0] = rows;
+	of[SEARCH_VALUES] = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {queries, k}};
+	of[SEARCH_INDICES] = (struct view){.dtype = KOPS_I32, .rank = 2, .shape = {queries, k}};
+	if (random_chance(r, 40))
+		of[SEARCH_FILTER] = (struct view){
+		    .dtype = KOPS_I32, .rank = 2, .shape = {queries, rows / 32 + (rows % 32 != 0)}};
+	for (unsigned v = SEARCH_QUERIES; v <= SEARCH_INDICES; v++)
+		if (!view_is_absent(&of[v]))
+			view_make_dense(&of[v]);
+	of[SEARCH_QUERIES].strides[0] = (int64_t)round_up_to_8(columns);
+	of[SEARCH_BASE].strides[0] = (int64_t)(round_up_to_8(columns) + 8 * random_below(r, 2));
+	op_set_attribute(&p->args, 0, (double)k);
+	op_set_attribute(&p->args, 1, (double)random_below(r, 3));
+	return problem_complete(p, random_chance(r, 60), true, r);
+}
+
 bool make_anyhow(struct problem *p, struct random *r)
 {
 	const struct op *op = p->args.op;

@@ -93,6 +93,9 @@ bool make_selected(struct problem *p, struct random *r);
 /* Many rows of a base, which begin at multiples of 16 bytes or anywhere. */
 bool make_searched(struct problem *p, struct random *r);
 
+/* Makes what `wgmma` takes: tiles of queries, some that are filtered. */
+bool make_mapped_search(struct problem *p, struct random *r);
+
 /* ---- Attention ---- */
 
 /* Rows of 16-bit elements that begin at multiples of 16 bytes. */

@@ -21,6 +21,7 @@
 #include "layer_norm/pieces.h"
 #include "reduce/split.h"
 #include "search/split.h"
+#include "search/wgmma_plan.h"
 #include "seed.h"
 #include "softmax/pieces.h"
 #include "softmax/ring.h"
@@ -59,6 +60,7 @@ CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 CUDA_LAUNCH(arg_reduce_rows);
 CUDA_LAUNCH(search_lanes);
+CUDA_LAUNCH(search_wgmma);
 CUDA_LAUNCH(top_k_select);
 CUDA_LAUNCH(arg_reduce_strided);
 
@@ -241,17 +243,23 @@ static const struct kernel selecting = {
 static const struct kernel searching = {
     .supports = takes_all, .workspace = search_workspace, .launch = search_lanes, .carries = true};
 
+static const struct kernel searching_mapped = {.supports = search_wgmma_supports,
+                                               .workspace = search_wgmma_workspace,
+                                               .launch = search_wgmma,
+                                               .carries = true};
+
 static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
 
-	return strcmp(op, "softmax") == 0                                                   ? &pieces
-	       : strcmp(op, "layer_norm") == 0                                              ? &norm_pieces
-	       : strcmp(op, "rms_norm") == 0                                                ? &norm_pieces
-	       : strcmp(op, "reduce") == 0                                                  ? &strided
-	       : strcmp(op, "arg_reduce") == 0                                              ? &arg_strided
-	       : strcmp(op, "top_k") == 0                                                   ? &selecting
-	       : strcmp(op, "search") == 0                                                  ? &searching
+	return strcmp(op, "softmax") == 0      ? &pieces
+	       : strcmp(op, "layer_norm") == 0 ? &norm_pieces
+	       : strcmp(op, "rms_norm") == 0   ? &norm_pieces
+	       : strcmp(op, "reduce") == 0     ? &strided
+	       : strcmp(op, "arg_reduce") == 0 ? &arg_strided
+	       : strcmp(op, "top_k") == 0      ? &selecting
+	       : strcmp(op, "search") == 0
+	           ? (searching_mapped.supports(args, &why_not) ? &searching_mapped : &searching)
 	       : strcmp(op, "attention") != 0                                               ? &small
 	       : mapped.supports(args, &why_not)                                            ? &mapped
 	       : flash.supports(args, &why_not)                                             ? &flash
@@ -507,6 +515,22 @@ static const struct candidate {
     {"search", "search lanes", make_anyhow, 1, {1, 2, 5, 9}, NULL, search_workspace, search_lanes},
     {"search", "search rows", make_searched, 1, {1, 2, 5, 9}, NULL, search_workspace, search_lanes},
     {"search", "search in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"search",
+     "search wgmma",
+     make_mapped_search,
+     1,
+     {1, 2, 5, 9},
+     search_wgmma_supports,
+     search_wgmma_workspace,
+     search_wgmma},
+    {"search",
+     "search wgmma in parts",
+     make_mapped_search,
+     1,
+     {1, 2, 5, 9},
+     search_wgmma_supports,
+     workspace_of_parts,
+     launch_parts},
     {"top_k", "select", make_selected, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
     {"top_k", "select anyhow", make_anyhow, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
     {"top_k", "select in parts", make_selected, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},

@@ -391,6 +391,13 @@ static void shape_top_k(struct problem *p, struct random *r)
 		op_set_attribute(&p->args, i, (double)random_below(r, p->args.op->attributes[i].n_choices));
 }
 
+/* Rows side by side that begin at multiples of 8 elements. */
+static void align_searched(struct view *v, struct random *r)
+{
+	view_make_dense(v);
+	v->strides[0] = (int64_t)((v->shape[1] + 7) / 8 * 8 + 8 * random_below(r, 2));
+}
+
 static void shape_search(struct problem *p, struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
@@ -400,9 +407,12 @@ static void shape_search(struct problem *p, struct random *r)
 	if (random_chance(r, 40))
 		sizes[0] = 1 + random_below(r, 5), sizes[1] = random_below(r, 5000);
 	limit_product(sizes, 3, PRODUCT_MAX / 2);
-	uint64_t rows = sizes[1], k = random_k(SEARCH_MAX, r), words = (rows + 31) / 32;
+	bool is_aligned = random_chance(r, 40);
+	uint64_t rows = sizes[1], k = random_k(is_aligned ? 64 : SEARCH_MAX, r), words = (rows + 31) / 32;
 	p->args.views[SEARCH_QUERIES] = new_view(dtype, 2, (uint64_t[]){sizes[0], sizes[2]}, false, r);
 	p->args.views[SEARCH_BASE] = new_view(dtype, 2, (uint64_t[]){rows, sizes[2]}, false, r);
+	for (unsigned v = SEARCH_QUERIES; is_aligned && v <= SEARCH_BASE; v++)
+		align_searched(&p->args.views[v], r);
 	if (random_chance(r, 40)) {
 		bool is_shared = random_chance(r, 50);
 		uint64_t shape[] = {sizes[0], words};

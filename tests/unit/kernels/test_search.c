@@ -1,4 +1,7 @@
-/* Tests the CPU kernels of search at special values, with filters and in parts, and what the op refuses. */
+/*
+ * Tests the CPU kernels of search at special values, with filters and in parts, and what the op refuses. And
+ * how the kernel wgmma divides its work and shared memory.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +17,7 @@
 #include "common/threads.h"
 #include "run_kernel.h"
 #include "search/search.h"
+#include "search/wgmma_plan.h"
 
 #define QUERIES 6
 #define ROWS    300
@@ -255,12 +259,86 @@ static void what_does_not_fit_is_refused(void **state)
 	refuses(&args, KOPS_E_OVERLAP, "output values overlaps input base");
 }
 
+/* ---- wgmma ---- */
+
+static struct search_wgmma_plan plan_of(uint64_t n, uint64_t rows, uint64_t columns, uint32_t k)
+{
+	struct op_args args = {.op = op_by_name("search")};
+
+	args.params.plain.counts[SEARCH_K] = k;
+	args.views[SEARCH_QUERIES] = (struct view){.dtype = KOPS_F16, .rank = 2, .shape = {n, columns}};
+	args.views[SEARCH_BASE] = (struct view){.dtype = KOPS_F16, .rank = 2, .shape = {rows, columns}};
+	return search_wgmma_plan_of(&args, 132);
+}
+
+/* Whatever it is asked for, a block's shared memory is enough, and lists have room for k and as many more. */
+static void there_is_room(void **state)
+{
+	static const uint64_t numbers[] = {1, 64, 65, 128, 129, 512, 5000, SEARCH_QUERIES_MAX},
+	                      rows[] = {1, 256, 257, 1000000, INT32_MAX}, columns[] = {1, 64, 768, 1500, 4096};
+	static const uint32_t ks[] = {1, 16, 17, 32, 33, SEARCH_WGMMA_MOST};
+
+	(void)state;
+	for (unsigned i = 0; i < 8 * 5 * 5 * 6; i++) {
+		uint64_t n = numbers[i % 8], all = rows[i / 8 % 5];
+		struct search_wgmma_plan p = plan_of(n, all, columns[i / 40 % 5], ks[i / 200]);
+		struct search_wgmma_room room = search_wgmma_room_of(&p);
+
+		assert_in_range(p.stages, 2, SEARCH_STAGES_MAX);
+		assert_true(p.capacity >= 2 * ks[i / 200]);
+		assert_in_range(p.shared_bytes, room.end + 1024, SEARCH_SHARED_MAX);
+		assert_int_equal(room.stages % 1024, 0);
+		assert_int_equal(room.stage_bytes % 1024, 0);
+		assert_int_equal(room.barriers % 8, 0);
+		assert_true((uint64_t)p.groups * p.teams * p.sharers * SEARCH_TEAM >= n);
+		assert_true((uint64_t)p.tiles * SEARCH_ROWS >= all);
+		assert_in_range(p.pieces, 1, p.tiles);
+		assert_in_range(p.clusters, 1, 132 / p.sharers);
+		assert_true((uint64_t)p.clusters <= (uint64_t)p.groups * p.pieces);
+	}
+}
+
+static void few_queries_stay_in_shared_memory(void **state)
+{
+	struct search_wgmma_plan few = plan_of(64, 1000000, 768, 10), many = plan_of(512, 1000000, 768, 10);
+
+	(void)state;
+	assert_true(few.keeps_queries);
+	assert_int_equal(few.teams, 1);
+	assert_int_equal(few.clusters, 131); /* 30 tiles each, as with 132 */
+	assert_int_equal(few.pieces, 131);
+	assert_int_equal(few.stages, 3);
+	assert_false(plan_of(64, 1000000, 4096, 10).keeps_queries);
+	assert_false(many.keeps_queries);
+	assert_int_equal(many.sharers, 2);
+	assert_int_equal(many.groups, 2);
+	assert_int_equal(many.pieces, 33);
+	assert_int_equal(many.stages, 4);
+	assert_int_equal(plan_of(100, 1000000, 768, 10).sharers, 1);
+}
+
+static void pieces_fill_the_last_round(void **state)
+{
+	(void)state;
+	assert_int_equal(search_wgmma_pieces(1, 1, 132), 1);
+	assert_int_equal(search_wgmma_pieces(1, 100, 132), 100);
+	assert_int_equal(search_wgmma_pieces(1, 4000, 132), 130); /* 31 tiles each, as with 132 */
+	assert_int_equal(search_wgmma_pieces(66, 4000, 66), 1);
+	assert_int_equal(search_wgmma_pieces(40, 4000, 66), 3); /* 2 rounds of 1334 tiles */
+	assert_int_equal(search_wgmma_pieces(1u << 17, 1u << 23, 66), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(ties_go_to_the_lower_index),   cmocka_unit_test(rows_left_out_nan_and_zeros),
-	    cmocka_unit_test(a_base_may_be_empty),          cmocka_unit_test(parts_find_what_the_whole_does),
+	    cmocka_unit_test(ties_go_to_the_lower_index),
+	    cmocka_unit_test(rows_left_out_nan_and_zeros),
+	    cmocka_unit_test(a_base_may_be_empty),
+	    cmocka_unit_test(parts_find_what_the_whole_does),
 	    cmocka_unit_test(what_does_not_fit_is_refused),
+	    cmocka_unit_test(there_is_room),
+	    cmocka_unit_test(few_queries_stay_in_shared_memory),
+	    cmocka_unit_test(pieces_fill_the_last_round),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
