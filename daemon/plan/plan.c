@@ -55,15 +55,23 @@ unsigned plan_rivals(const struct planner *p, const struct op_args *args, struct
 
 /* ---- Ops ---- */
 
+/* The device whose RESIDENT memory the view is in; NULL of others, and of one that is absent. */
+static const void *memory_owner(const struct view *v)
+{
+	const struct memory *m = v->space;
+
+	return m ? m->owner : NULL;
+}
+
 /* Refuses RESIDENT memory of other devices. */
 static int check_owners(const struct planner *p, struct run *run, unsigned i)
 {
 	const struct op_args *args = &run->ops[i].args;
 
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
-		const struct memory *m = args->views[v].space;
+		const void *owner = memory_owner(&args->views[v]);
 
-		if (!m || !m->owner || m->owner == p->dev)
+		if (!owner || owner == p->dev)
 			continue;
 		snprintf(run->error, WHY_BYTES,
 		         "op %u (%s) uses a RESIDENT buffer of another device; run it there, or copy the data "
@@ -83,12 +91,9 @@ static const struct run_op *like_before(const struct run *run, unsigned i)
 	if (i == 0 || op->preferred != before->preferred || strcmp(op->pinned, before->pinned) != 0 ||
 	    !op_args_alike(&op->args, &before->args))
 		return NULL;
-	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
-		const struct memory *of_op = op->args.views[v].space, *of_before = before->args.views[v].space;
-
-		if (of_op && of_op->owner != of_before->owner) /* absent in both or in neither */
+	for (unsigned v = 0; v < op->args.op->n_operands; v++)
+		if (memory_owner(&op->args.views[v]) != memory_owner(&before->args.views[v]))
 			return NULL;
-	}
 	return before;
 }
 
@@ -163,13 +168,6 @@ static __thread struct kept_stream {
 	double plan_us;
 } streams_kept[STREAMS_KEPT];
 static __thread unsigned next_kept;
-
-static const void *memory_owner(const struct view *v)
-{
-	const struct memory *m = v->space;
-
-	return m ? m->owner : NULL;
-}
 
 static bool is_of(const struct kept_stream *kept, const struct planner *p, const struct run_op *op,
                   uint64_t room)
