@@ -21,6 +21,16 @@ static double join_ns(uint64_t found_bytes)
 	return found_bytes > 0 ? launch_ns + cuda_ns_of_bytes(2 * (double)found_bytes, share) : 0;
 }
 
+/* The mean of all queries: causal ones and those of windows see a part of the keys. */
+static double keys_of_query(const struct op_args *args, const struct cost *cost)
+{
+	const struct view *q = &args->views[ATTENTION_Q], *v = &args->views[ATTENTION_V];
+	double columns = (double)q->shape[3] + (double)v->shape[3],
+	       heads = (double)q->shape[0] * (double)q->shape[1];
+
+	return cost->flops / (2 * fmax(columns, 1)) / fmax(heads, 1) / fmax((double)q->shape[2], 1);
+}
+
 /* A block goes through key tiles one after another; a multiprocessor has up to two at a time. */
 static double flash_ns(const struct op_args *args)
 {
@@ -31,14 +41,10 @@ static double flash_ns(const struct op_args *args)
 	                            : args->views[ATTENTION_V].shape[3]);
 	double padded = depth <= 64 ? 64 : depth <= 128 ? 128 : 256;
 	double blocks = (double)(p.units * p.tiles) * p.parts;
-	double heads = (double)args->views[ATTENTION_Q].shape[0] * (double)args->views[ATTENTION_Q].shape[1];
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	/* Flops, as the tiles are padded. */
-	double columns = (double)args->views[ATTENTION_Q].shape[3] + (double)args->views[ATTENTION_V].shape[3];
-	double seen = cost.flops / (2 * fmax(columns, 1)) / heads / fmax((double)p.queries, 1);
-	double steps = ceil(fmax(seen, 1) / FLASH_KEYS / p.parts + 0.5);
+	double steps = ceil(fmax(keys_of_query(args, &cost), 1) / FLASH_KEYS / p.parts + 0.5);
 	double larger = p.block_rows > 64 ? 1.65 : 1;
 	double step_clocks = larger * (1200 + 26 * padded); /* of two blocks of a multiprocessor */
 	double rounds = ceil(blocks / (2 * cuda_multiprocessors()));
@@ -57,15 +63,13 @@ static double tiles_ns(const struct op_args *args)
 	const double launch_ns = 4000, first_clocks = 1000, share = 0.75, clocks_per_column = 92;
 	const struct view *q = &args->views[ATTENTION_Q], *v = &args->views[ATTENTION_V];
 	struct tiles_plan p = tiles_plan_of(args);
-	double blocks = (double)p.units * (double)p.row_tiles * p.parts, queries = fmax((double)q->shape[2], 1);
-	double columns = (double)q->shape[3] + (double)v->shape[3];
+	double blocks = (double)p.units * (double)p.row_tiles * p.parts;
 	bool is_deep = q->shape[3] > 64 || v->shape[3] > 64;
 	double padded = (double)q->shape[3] + (is_deep ? 128 : 64);
 	struct cost cost;
 
 	args->op->cost(args, &cost);
-	double seen = cost.flops / (2 * fmax(columns, 1)) / fmax((double)p.units, 1) / queries;
-	double steps = ceil(fmax(seen, 1) / TILES_EDGE / p.parts + 0.5);
+	double steps = ceil(fmax(keys_of_query(args, &cost), 1) / TILES_EDGE / p.parts + 0.5);
 	double clocks = first_clocks + steps * clocks_per_column * padded;
 	double rounds = fmax(blocks / cuda_multiprocessors(), is_deep ? 2 : 3);
 
