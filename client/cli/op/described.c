@@ -66,15 +66,6 @@ static void put_wrapped(struct text *t, const char *words)
 	}
 }
 
-/* NULL: no attribute is a factor of what the output holds. */
-static const char *factor_of_old(const struct op *op)
-{
-	for (unsigned i = 0; i < op->n_attributes; i++)
-		if (op->attributes[i].is_of_old)
-			return op->attributes[i].name;
-	return NULL;
-}
-
 /* ---- Options ---- */
 
 /* Of the words of a choice: "sum (default), max or mean", or without what is the default. */
@@ -118,7 +109,7 @@ static struct option_row row_of(const struct op *op, unsigned i, struct setting 
 	case ATTRIBUTE_COUNT:
 		row.type = &options_real;
 		row.member = at + offsetof(struct described_setting, number);
-		if (a->name == factor_of_old(op))
+		if (a->name == operation_factor_of_old(op))
 			snprintf(s->help, sizeof s->help, "%s; default 1 with -c", a->about);
 		else
 			snprintf(s->help, sizeof s->help, "%s; default %g", a->about, a->otherwise);
@@ -152,7 +143,7 @@ static struct option_row row_of_operand(const struct op_operand *o, unsigned i)
 /* The file of what the output holds before; nothing for ops that do not read that. */
 static struct option_row *add_old(const struct op *op, struct described *d, struct option_row *to)
 {
-	const char *factor = factor_of_old(op), *output = op->operands[op_first_output(op)].name;
+	const char *factor = operation_factor_of_old(op), *output = op->operands[op_first_output(op)].name;
 
 	if (!factor)
 		return to;
@@ -349,7 +340,7 @@ void operation_describe(size_t index, struct operation *ret)
 	    .name = op->name,
 	    .n_inputs = op_first_output(op),
 	    .n_optional = optional_inputs(op),
-	    .accumulates = factor_of_old(op) ? op->operands[op_first_output(op)].name : NULL,
+	    .accumulates = operation_factor_of_old(op) ? op->operands[op_first_output(op)].name : NULL,
 	    .settings = d->rows,
 	    .verb = {.name = op->name,
 	             .summary = op->title,

@@ -107,6 +107,14 @@ int step_fit_optional(struct step *step, unsigned i, kops_dtype dtype, uint64_t 
 	return 0;
 }
 
+const char *operation_factor_of_old(const struct op *op)
+{
+	for (unsigned i = 0; i < op->n_attributes; i++)
+		if (op->attributes[i].is_of_old)
+			return op->attributes[i].name;
+	return NULL;
+}
+
 /* Whether attribute i was given, and what. */
 static bool is_given(const struct settings *settings, unsigned i, double *ret)
 {
@@ -116,18 +124,15 @@ static bool is_given(const struct settings *settings, unsigned i, double *ret)
 	return set->choice || set->flag || set->number.set;
 }
 
-/* The same, or what follows from the operands: the first factor of what the output holds is 1. */
+/* The same, or what follows from the operands: the factor of what the output holds is 1. */
 static bool is_known(const struct step *step, unsigned i, double *ret)
 {
-	const struct op_attribute *attributes = op_by_name(step->op->name)->attributes;
-	bool is_first = attributes[i].is_of_old;
+	const struct op *op = op_by_name(step->op->name);
 
 	if (is_given(&step->set, i, ret))
 		return true;
-	for (unsigned earlier = 0; earlier < i; earlier++)
-		is_first = is_first && !attributes[earlier].is_of_old;
 	*ret = 1;
-	return step->accumulates && is_first;
+	return step->accumulates && op->attributes[i].name == operation_factor_of_old(op);
 }
 
 /* Lists the attributes that are known. Returns how many there are. */

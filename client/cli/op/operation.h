@@ -138,6 +138,10 @@ static inline unsigned operation_required(const struct operation *op)
 	return op->n_inputs - op->n_optional;
 }
 
+struct op;
+/* The name of the first attribute that is a factor of what the output holds; NULL: there is none. */
+const char *operation_factor_of_old(const struct op *op);
+
 /* The given setting that is a factor of what the output holds, and not 0; NULL: there is none. */
 const char *operation_needs_old(const struct operation *op, const struct settings *set);
 
