@@ -1,8 +1,8 @@
 /*
  * family.h: includes the functions for each type; included once for each family of names. No guard.
  *
- * ELEMENT: the type of elements. FACTOR: how alpha and beta come from C; VALUE() gets the number, PASSED() the
- * reverse.
+ * ELEMENT: the type of elements. REAL: that of the parts of complex ones. FACTOR: how alpha and beta come from
+ * C; VALUE() gets the number, PASSED() the reverse.
  */
 #define LETTER         s
 #define ELEMENT        float
@@ -11,12 +11,6 @@
 #define PASSED(number) (number)
 #define DTYPE          KOPS_F32
 #include "functions.h"
-#undef LETTER
-#undef ELEMENT
-#undef FACTOR
-#undef VALUE
-#undef PASSED
-#undef DTYPE
 
 #define LETTER         d
 #define ELEMENT        double
@@ -25,12 +19,6 @@
 #define PASSED(number) (number)
 #define DTYPE          KOPS_F64
 #include "functions.h"
-#undef LETTER
-#undef ELEMENT
-#undef FACTOR
-#undef VALUE
-#undef PASSED
-#undef DTYPE
 
 #define LETTER         c
 #define ELEMENT        float complex
@@ -40,14 +28,6 @@
 #define PASSED(number) (&(number))
 #define DTYPE          KOPS_C64
 #include "functions.h"
-#include "hermitian.h"
-#undef LETTER
-#undef ELEMENT
-#undef REAL
-#undef FACTOR
-#undef VALUE
-#undef PASSED
-#undef DTYPE
 
 #define LETTER         z
 #define ELEMENT        double complex
@@ -57,14 +37,6 @@
 #define PASSED(number) (&(number))
 #define DTYPE          KOPS_C128
 #include "functions.h"
-#include "hermitian.h"
-#undef LETTER
-#undef ELEMENT
-#undef REAL
-#undef FACTOR
-#undef VALUE
-#undef PASSED
-#undef DTYPE
 
 #undef FORTRAN_BEFORE
 #undef FORTRAN_AFTER

@@ -1,5 +1,6 @@
 /*
- * functions.h: the functions of one type and family of names; included once for each. No guard.
+ * functions.h: the functions of one type and family of names; included once for each. It undefines
+ * what family.h defines for a type. No guard.
  *
  * Fortran passes the lengths of strings after the other arguments. They are passed on as they came; a caller in
  * C may have left anything there.
@@ -178,3 +179,15 @@ static void FORTRAN(part_triangular)(const struct triangular *t)
 }
 
 static const struct triangular_calls FORTRAN(calls) = {FORTRAN(part_gemm), FORTRAN(part_triangular)};
+
+#ifdef REAL
+#include "hermitian.h"
+#endif
+
+#undef LETTER
+#undef ELEMENT
+#undef REAL
+#undef FACTOR
+#undef VALUE
+#undef PASSED
+#undef DTYPE
