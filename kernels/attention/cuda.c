@@ -1,11 +1,13 @@
 #include <math.h>
 
+#include "attention/f16x3.h"
 #include "attention/flash.h"
 #include "attention/split.h"
 #include "attention/tiles.h"
 #include "attention/wgmma_plan.h"
 #include "common/cuda.h"
 
+CUDA_LAUNCH(attention_f16x3); /* f16x3.cu */
 CUDA_LAUNCH(attention_flash); /* flash.cu */
 CUDA_LAUNCH(attention_rows);  /* rows.cu */
 CUDA_LAUNCH(attention_tiles); /* tiles.cu */
@@ -125,6 +127,16 @@ static const struct kernel kernels[] = {
         .time_ns = flash_ns,
         .launch = attention_flash,
         .carries = true,
+    },
+    {
+        .name = "f16x3",
+        .idea = "each f32 as two f16: three products on tensor cores for scores, and three for values",
+        .dtypes = "f32",
+        .takes = "any strides, head_dim to 128, no mask; on Hopper",
+        .supports = attention_f16x3_supports,
+        .workspace = attention_f16x3_workspace,
+        .time_ns = attention_f16x3_ns,
+        .launch = attention_f16x3,
     },
     {
         .name = "tiles",

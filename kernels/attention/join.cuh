@@ -11,6 +11,7 @@
 
 #include "attention/problem.cuh"
 #include "attention/split.h"
+#include "attention/warp.cuh"
 #include "common/launch.cuh"
 
 namespace
@@ -18,24 +19,6 @@ namespace
 
 constexpr int JOIN_WARPS = 4;
 constexpr uint64_t JOIN_GRID_MAX = 1u << 20;
-
-template <class R> __device__ __forceinline__ R sum_of_warp(R x)
-{
-#pragma unroll
-	for (int apart = 16; apart > 0; apart /= 2)
-		x += __shfl_xor_sync(~0u, x, apart);
-	return x;
-}
-
-template <class R> __device__ __forceinline__ R largest_of_warp(R x)
-{
-#pragma unroll
-	for (int apart = 16; apart > 0; apart /= 2) {
-		R other = __shfl_xor_sync(~0u, x, apart);
-		x = other > x ? other : x;
-	}
-	return x;
-}
 
 /* What scores are relative to: of nothing but -Inf, 0. */
 template <class R> __device__ __forceinline__ R base_of(R peak)

@@ -16,6 +16,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "attention/f16x3/found.cuh"
 #include "attention/join.cuh"
 #include "attention/problem.cuh"
 #include "attention/tiles.h"
@@ -32,8 +33,9 @@ constexpr float LOG2_E = 1.44269504f, LN_OF_2 = 0.69314718f;
 struct tiles_work {
 	attention_problem p;
 	tiles_plan plan;
-	float *found; /* what join.cuh joins; NULL: there is one part */
-	float factor; /* of scores, log2(e) included */
+	float *found;                 /* what join.cuh joins; NULL: there is one part */
+	float factor;                 /* of scores, log2(e) included */
+	const split_found *otherwise; /* NULL: in any case; else only where the kernel `f16x3` does nothing */
 };
 
 /* In shared memory: q, depth by queries; k, depth by keys, and then v, keys by columns; weights, keys by
@@ -361,6 +363,8 @@ __global__ void __launch_bounds__(TILES_THREADS, D <= 64 ? 3 : 2)
 	extern __shared__ __align__(128) char memory[];
 
 	await_kernel_before();
+	if (w.otherwise && split_fits(w.otherwise))
+		return;
 	for (uint64_t number = blockIdx.x; number < n_blocks; number += gridDim.x) {
 		tiles_block b = block_of_number(w, number);
 		thread_sums<D> r = {};
@@ -377,32 +381,44 @@ __global__ void __launch_bounds__(TILES_THREADS, D <= 64 ? 3 : 2)
 
 /* ---- Launches ---- */
 
-template <class T, int D> void launch_depth(const tiles_work &w, cudaStream_t stream)
+template <class T, int D> void launch_depth(const tiles_work &w, uint64_t most_blocks, cudaStream_t stream)
 {
 	const int bytes = tiles_memory<D>::FLOATS * (int)sizeof(float);
 	uint64_t blocks = w.plan.units * w.plan.row_tiles * w.plan.parts;
 
 	cudaFuncSetAttribute(tiles<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	launch_kernel(tiles<T, D>,
-	              {dim3((unsigned)(blocks < TILES_GRID_MAX ? blocks : TILES_GRID_MAX)), dim3(TILES_THREADS),
-	               (size_t)bytes},
-	              stream, w, blocks);
+	launch_kernel(
+	    tiles<T, D>,
+	    {dim3((unsigned)(blocks < most_blocks ? blocks : most_blocks)), dim3(TILES_THREADS), (size_t)bytes},
+	    stream, w, blocks);
+}
+
+template <class T> void launch_work(const tiles_work &w, uint64_t most_blocks, cudaStream_t stream)
+{
+	if (w.p.depth <= 64 && w.p.values <= 64)
+		launch_depth<T, 64>(w, most_blocks, stream);
+	else
+		launch_depth<T, 128>(w, most_blocks, stream);
+}
+
+tiles_work work_of(const op_args *args)
+{
+	tiles_work w = {problem_of(args), tiles_plan_of(args), nullptr, 0, nullptr};
+	double factor = w.p.rule.scale * 1.4426950408889634;
+
+	w.factor = (float)fmax(fmin(factor, (double)FLT_MAX), -(double)FLT_MAX);
+	return w;
 }
 
 template <class T> int launch_tiles(const op_args *args, const struct launch *launch)
 {
-	tiles_work w = {problem_of(args), tiles_plan_of(args), nullptr, 0};
-	double factor = w.p.rule.scale * 1.4426950408889634;
-	cudaStream_t stream = cuda_stream(launch);
+	tiles_work w = work_of(args);
 
 	w.found = attention_tiles_workspace(args) > 0 ? (float *)launch->workspace : nullptr;
-	w.factor = (float)fmax(fmin(factor, (double)FLT_MAX), -(double)FLT_MAX);
-	if (w.p.depth <= 64 && w.p.values <= 64)
-		launch_depth<T, 64>(w, stream);
-	else
-		launch_depth<T, 128>(w, stream);
+	launch_work<T>(w, TILES_GRID_MAX, cuda_stream(launch));
 	if (w.found)
-		launch_join<T, float>(args, w.p, findings_of<float>(args, w.found, w.plan.parts), stream);
+		launch_join<T, float>(args, w.p, findings_of<float>(args, w.found, w.plan.parts),
+		                      cuda_stream(launch));
 	return cuda_launch_status();
 }
 
@@ -454,4 +470,16 @@ extern "C" CUDA_LAUNCH(attention_tiles)
 	default:
 		return KOPS_E_UNSUPPORTED;
 	}
+}
+
+/* Most often its blocks only come and go, so there are few. */
+extern "C" int attention_tiles_otherwise(const op_args *args, const split_found *found,
+                                         const struct launch *launch)
+{
+	tiles_work w = work_of(args);
+
+	w.plan.parts = 1;
+	w.otherwise = found;
+	launch_work<float>(w, 3 * (uint64_t)cuda_multiprocessors(), cuda_stream(launch));
+	return cuda_launch_status();
 }

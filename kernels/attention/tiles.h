@@ -3,6 +3,7 @@
 #define KOPS_KERNELS_ATTENTION_TILES_H
 
 #include "attention/attention.h"
+#include "attention/f16x3/found.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,6 +21,11 @@ struct tiles_plan {
 struct tiles_plan tiles_plan_of(const struct op_args *args);
 bool attention_tiles_supports(const struct op_args *args, const char **ret_why_not);
 uint64_t attention_tiles_workspace(const struct op_args *args);
+
+/* Launches it for f32, without workspace, in the place of `f16x3`: if what was found says that this does not
+ * fit. */
+int attention_tiles_otherwise(const struct op_args *args, const struct split_found *found,
+                              const struct launch *launch);
 
 #ifdef __cplusplus
 }

@@ -538,3 +538,15 @@ bool make_anyhow(struct problem *p, struct random *r)
 	} while (made && (view_elements(op_output_const(&p->args)) == 0 || view_is_empty(&p->args.views[0])));
 	return made;
 }
+
+/* Makes attention as the kernel `f16x3` takes it: of f32, without a mask. */
+bool make_pairs_of_attention(struct problem *p, struct random *r)
+{
+	const struct view *views = p->args.views;
+	bool made;
+
+	do
+		made = make_anyhow(p, r);
+	while (made && (views[ATTENTION_Q].dtype != KOPS_F32 || !view_is_absent(&views[ATTENTION_MASK])));
+	return made;
+}

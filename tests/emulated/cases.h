@@ -103,5 +103,6 @@ bool make_attention(struct problem *p, struct random *r);
 
 /* The same, as tensor maps and wgmma take them. */
 bool make_mapped_attention(struct problem *p, struct random *r);
+bool make_pairs_of_attention(struct problem *p, struct random *r);
 
 #endif

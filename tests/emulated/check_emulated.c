@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention/f16x3.h"
 #include "attention/flash.h"
 #include "attention/split.h"
 #include "attention/tiles.h"
@@ -54,6 +55,7 @@ CUDA_TOGETHER(unary_float4x_together);
 CUDA_LAUNCH(unary_scalar);
 CUDA_LAUNCH(attention_rows);
 CUDA_LAUNCH(attention_flash);
+CUDA_LAUNCH(attention_f16x3);
 CUDA_LAUNCH(attention_tiles);
 CUDA_LAUNCH(attention_wgmma);
 CUDA_LAUNCH(reduce_rows);
@@ -473,6 +475,14 @@ static const struct candidate {
      attention_tiles_supports,
      attention_tiles_workspace,
      attention_tiles},
+    {"attention",
+     "f16x3",
+     make_pairs_of_attention,
+     1,
+     {1, 2, 5, 132},
+     attention_f16x3_supports,
+     attention_f16x3_workspace,
+     attention_f16x3},
     {"attention", "rows in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"attention", "flash in parts", make_attention, 1, {1, 2, 40, 132}, NULL, workspace_of_parts, launch_parts},
     {"attention",

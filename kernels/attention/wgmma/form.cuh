@@ -6,6 +6,7 @@
 
 #include "attention/wgmma_plan.h"
 #include "common/hopper/barrier.cuh"
+#include "common/hopper/tma.cuh"
 #include "common/hopper/wgmma.cuh"
 
 namespace
@@ -187,6 +188,17 @@ template <class CUT> struct attention_memory {
 	{
 		return {q + team * CUT::Q_STAGES * CUT::Q_BYTES,
 		        barriers + (4 * CUT::STAGES + team * 2 * CUT::Q_STAGES) * 8};
+	}
+	__device__ __forceinline__ void init(const wgmma_work &w) const
+	{
+		hopper::prefetch_map(&w.q);
+		hopper::prefetch_map(&w.k);
+		hopper::prefetch_map(&w.v);
+		ring_of_k().init(CUT::TEAMS * TEAM_WARPS);
+		ring_of_v().init(CUT::TEAMS * TEAM_WARPS);
+		for (int team = 0; team < CUT::TEAMS; team++)
+			ring_of_q(team).init(TEAM_WARPS);
+		hopper::barriers_ready();
 	}
 	/* The number of the tile whose queries are in a stage, and the length of its batch. */
 	__device__ __forceinline__ uint32_t number(int team, unsigned stage) const

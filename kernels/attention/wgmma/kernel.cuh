@@ -28,16 +28,8 @@ __global__ void __launch_bounds__(CUT::THREADS, 1) attend_mapped(const __grid_co
 	int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / TEAM_THREADS, 0);
 
 	let_next_kernel_come();
-	if (threadIdx.x == 0) {
-		hopper::prefetch_map(&w.q);
-		hopper::prefetch_map(&w.k);
-		hopper::prefetch_map(&w.v);
-		memory.ring_of_k().init(CUT::TEAMS * TEAM_WARPS);
-		memory.ring_of_v().init(CUT::TEAMS * TEAM_WARPS);
-		for (int team = 0; team < CUT::TEAMS; team++)
-			memory.ring_of_q(team).init(TEAM_WARPS);
-		hopper::barriers_ready();
-	}
+	if (threadIdx.x == 0)
+		memory.init(w);
 	__syncthreads();
 	await_kernel_before();
 	if (warpgroup == 0) {
