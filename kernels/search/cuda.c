@@ -2,10 +2,12 @@
 
 #include "common/cuda.h"
 #include "fitted.h"
+#include "search/refine.h"
 #include "search/split.h"
 #include "search/wgmma_plan.h"
 
 CUDA_LAUNCH(search_lanes);
+CUDA_LAUNCH(search_refine);
 CUDA_LAUNCH(search_wgmma);
 
 /* Whether it is bound by memory, by reads of the base from L2 for each group of queries, or by FMA.
@@ -34,6 +36,17 @@ static const struct kernel kernels[] = {
         .workspace = search_workspace,
         .time_ns = time_ns,
         .launch = search_lanes,
+        .carries = true,
+    },
+    {
+        .name = "refine",
+        .idea = "products of tf32, and scores in f32 of the rows that may be among the best by these",
+        .dtypes = "f32",
+        .takes = "k up to 32, rows at multiples of 16 bytes, up to 2048 columns",
+        .supports = search_refine_supports,
+        .workspace = search_refine_workspace,
+        .time_ns = search_refine_ns,
+        .launch = search_refine,
         .carries = true,
     },
     {

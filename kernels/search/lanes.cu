@@ -160,6 +160,16 @@ __device__ __forceinline__ void look_through(const work &w, best_rows<S> &b, uin
 	}
 }
 
+/* Whether one of a block's queries is. */
+__device__ __forceinline__ bool is_wanted(const work &w, uint64_t first)
+{
+	bool any = !w.wanted;
+
+	for (uint64_t query = first; !any && query < first + QUERIES && query < w.n_queries; query++)
+		any = w.wanted[query] != 0;
+	return any;
+}
+
 template <typename T, bool VECTORS, bool SHARED, unsigned S>
 __global__ void __launch_bounds__(THREADS, SEARCH_BLOCKS) score_pieces(work w)
 {
@@ -178,6 +188,8 @@ __global__ void __launch_bounds__(THREADS, SEARCH_BLOCKS) score_pieces(work w)
 		best_rows<S> b;
 		float length = 0;
 
+		if (!is_wanted(w, first))
+			continue;
 		__syncthreads(); /* the block before is through */
 		for (uint32_t c = lane; c < w.columns; c += WARP) {
 			float x = all.at(warp, c);
@@ -230,13 +242,15 @@ template <typename T, bool VECTORS> int launch_as(const work &w, cudaStream_t st
 	                                   : launch_of<T, VECTORS, false, FEW>(w, stream);
 }
 
-template <typename T> int launch_type(const op_args *args, const launch *launch)
+template <typename T>
+int launch_type(const op_args *args, const launch *launch, void *workspace, const unsigned *wanted)
 {
 	search_split s = search_split_of(args);
-	work w = work_of(args, s.pieces, launch->workspace);
+	work w = work_of(args, s.pieces, workspace);
 
 	w.groups = s.groups;
 	w.chunk = s.chunk;
+	w.wanted = wanted;
 	return are_vectors(&args->views[SEARCH_BASE]) ? launch_as<T, true>(w, cuda_stream(launch))
 	                                              : launch_as<T, false>(w, cuda_stream(launch));
 }
@@ -247,12 +261,19 @@ extern "C" CUDA_LAUNCH(search_lanes)
 {
 	switch (args->views[SEARCH_QUERIES].dtype) {
 	case KOPS_F16:
-		return launch_type<__half>(args, launch);
+		return launch_type<__half>(args, launch, launch->workspace, NULL);
 	case KOPS_BF16:
-		return launch_type<__nv_bfloat16>(args, launch);
+		return launch_type<__nv_bfloat16>(args, launch, launch->workspace, NULL);
 	case KOPS_F32:
-		return launch_type<float>(args, launch);
+		return launch_type<float>(args, launch, launch->workspace, NULL);
 	default:
 		return KOPS_E_UNSUPPORTED;
 	}
+}
+
+/* Blocks without a query that is wanted end at once. */
+extern "C" int search_lanes_for(const op_args *args, const unsigned *wanted, void *workspace,
+                                const struct launch *launch)
+{
+	return launch_type<float>(args, launch, workspace, wanted);
 }

@@ -41,4 +41,17 @@ static inline uint64_t search_workspace(const struct op_args *args)
 	return s.queries * s.pieces * search_count(args) * sizeof(uint64_t);
 }
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Launches the kernel `lanes` for those queries of f32 that are not 0 in `wanted`, on the device. workspace: of
+ * search_workspace(). */
+int search_lanes_for(const struct op_args *args, const unsigned *wanted, void *workspace,
+                     const struct launch *launch);
+
+#ifdef __cplusplus
+}
+#endif
+
 #endif

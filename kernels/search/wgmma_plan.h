@@ -1,8 +1,9 @@
 /*
- * wgmma_plan.h: how the kernel `wgmma` of search divides its work and a block's shared memory.
+ * wgmma_plan.h: how the kernels `wgmma` and `refine` of search divide their work and a block's shared memory.
  *
- * A team is a warpgroup with 64 queries. All teams of a block see the same tiles of the base, and those of
- * a cluster's blocks, each of which brings a part of a tile. A unit is some groups of queries, one for each of
+ * A team is a warpgroup with 64 queries. Two teams of a block have the same queries, and tiles of the base in
+ * turn; or they have other queries, and the same tiles, as those of a cluster's blocks have, each of which
+ * brings a part of a tile. A unit is some groups of queries, one for each of
  * these blocks, and a piece of the base: every n-th tile.
  */
 #ifndef KOPS_KERNELS_SEARCH_WGMMA_PLAN_H
@@ -15,6 +16,7 @@ extern "C" {
 #endif
 
 #define SEARCH_TEAM        64  /* queries */
+#define SEARCH_FEW         8   /* queries that serve as all 64 of a team, again and again */
 #define SEARCH_ROWS        256 /* of a tile of the base */
 #define SEARCH_LINE        128 /* bytes of a row that a stage holds */
 #define SEARCH_LINE_MAX    64  /* lines of a row: sums of more are not as exact as search_score() says */
@@ -25,7 +27,8 @@ extern "C" {
 
 struct search_wgmma_plan {
 	unsigned teams, sharers; /* of a block; of a cluster */
-	bool keeps_queries;      /* in shared memory, all their columns; otherwise they come with each tile */
+	unsigned turns;          /* teams that take turns with tiles, each with lists of its own */
+	unsigned kept;           /* queries in shared memory, all their columns; 0: they come with each tile */
 	unsigned lines;          /* of a row, rounded up */
 	unsigned capacity;       /* entries of a query's list */
 	unsigned stages;         /* 0: there is no room */
@@ -37,6 +40,7 @@ struct search_wgmma_plan {
 /* Where things are in shared memory, in bytes; lengths: of a tile's rows. barriers: of the stages, full and
  * empty, and of the queries. */
 struct search_wgmma_room {
+	unsigned listed; /* queries that have lists, in each turn: of few only those of a team's first warp */
 	unsigned stage_bytes, stages, lists, counts, lengths, barriers, end;
 };
 
@@ -45,12 +49,13 @@ static inline struct search_wgmma_room search_wgmma_room_of(const struct search_
 	struct search_wgmma_room r;
 	unsigned queries = p->teams * SEARCH_TEAM;
 
-	r.stage_bytes = (SEARCH_ROWS + (p->keeps_queries ? 0 : queries)) * SEARCH_LINE;
-	r.stages = p->keeps_queries ? p->lines * queries * SEARCH_LINE : 0;
+	r.stage_bytes = (SEARCH_ROWS + (p->kept ? 0 : queries)) * SEARCH_LINE;
+	r.stages = p->lines * p->kept * SEARCH_LINE;
 	r.lists = r.stages + p->stages * r.stage_bytes;
-	r.counts = r.lists + queries * p->capacity * (unsigned)sizeof(uint64_t);
-	r.lengths = r.counts + queries * (unsigned)sizeof(unsigned);
-	r.barriers = r.lengths + SEARCH_ROWS * (unsigned)sizeof(float);
+	r.listed = p->kept == SEARCH_FEW ? SEARCH_TEAM / 4 : queries;
+	r.counts = r.lists + p->turns * r.listed * p->capacity * (unsigned)sizeof(uint64_t);
+	r.lengths = r.counts + p->turns * queries * (unsigned)sizeof(unsigned);
+	r.barriers = r.lengths + p->turns * SEARCH_ROWS * (unsigned)sizeof(float);
 	r.end = r.barriers + (2 * SEARCH_STAGES_MAX + 1) * (unsigned)sizeof(uint64_t);
 	return r;
 }
@@ -96,19 +101,30 @@ static inline struct search_wgmma_plan search_wgmma_plan_of(const struct op_args
 {
 	const struct view *q = &args->views[SEARCH_QUERIES];
 	unsigned queries = (unsigned)q->shape[0], each;
-	struct search_wgmma_plan p = {2, 1, false, 0, 0, 0, 0, 0, 0, 0, 0};
+	struct search_wgmma_plan p = {2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	bool is_f32 = q->dtype == KOPS_F32;
 
-	p.lines = (unsigned)((q->shape[1] * 2 + SEARCH_LINE - 1) / SEARCH_LINE);
+	p.lines = (unsigned)((q->shape[1] * dtype_size(q->dtype) + SEARCH_LINE - 1) / SEARCH_LINE);
 	p.capacity = search_count(args) <= 16 ? 32 : search_count(args) <= 32 ? 64 : 128;
+	if (is_f32 && p.capacity < 128)
+		p.capacity *= 2;
 	p.tiles = (unsigned)((args->views[SEARCH_BASE].shape[0] + SEARCH_ROWS - 1) / SEARCH_ROWS);
-	if (queries <= SEARCH_TEAM) {
+	if (queries <= (is_f32 ? SEARCH_FEW : SEARCH_TEAM)) {
 		p.teams = 1;
-		p.keeps_queries = true;
+		p.turns = is_f32 ? 2 : 1;
+		p.kept = is_f32 ? SEARCH_FEW : SEARCH_TEAM;
+		search_wgmma_give_room(&p);
+	}
+	if (p.stages == 0 && is_f32 && queries <= SEARCH_TEAM) {
+		p.teams = 1;
+		p.turns = 2;
+		p.kept = 0;
 		search_wgmma_give_room(&p);
 	}
 	if (p.stages == 0) {
 		p.teams = 2;
-		p.keeps_queries = false;
+		p.turns = 1;
+		p.kept = 0;
 		p.sharers = queries > 2 * SEARCH_TEAM ? 2 : 1;
 		search_wgmma_give_room(&p);
 	}

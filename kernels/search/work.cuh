@@ -26,8 +26,15 @@ struct matrix {
 	int64_t row, col;
 };
 
+/* What the kernel `refine` leaves to `lanes`. */
+struct search_doubts {
+	unsigned *queries; /* not 0: too many rows may be among the best */
+	unsigned *longest; /* the bits of the largest squared length of a row */
+};
+
 struct work {
 	matrix queries, base;
+	const unsigned *wanted; /* NULL: all queries; else those that are not 0 here */
 	const uint32_t *filter; /* NULL: all rows may come */
 	int64_t filter_query, filter_word;
 	float *values;
@@ -130,6 +137,25 @@ __device__ __forceinline__ void store_row(const work &w, uint64_t query, uint32_
 		w.carried[query * w.k + i] = f;
 }
 
+/* By a warp: with what the parts of the op before found. */
+template <unsigned S>
+__device__ __forceinline__ void finish_query(const work &w, best_rows<S> &b, uint64_t query)
+{
+	unsigned lane = threadIdx.x % WARP;
+
+	for (uint32_t from = 0; w.goes_on && from < w.k; from += WARP) {
+		search_found f = {0, -1};
+
+		if (from + lane < w.k)
+			f = w.carried[query * w.k + from + lane];
+		b.add(f.index >= 0 ? make_entry(key_of(f.value, w.metric), (uint32_t)f.index) : 0, w.k);
+	}
+	b.join(w.k);
+	for (uint32_t i = lane; i < w.k; i += WARP)
+		store_row(w, query, i, b.best[i]);
+	__syncwarp();
+}
+
 template <unsigned S> __global__ void __launch_bounds__(THREADS) join_pieces(work w)
 {
 	__shared__ uint64_t room[WARPS][2 * S];
@@ -138,6 +164,8 @@ template <unsigned S> __global__ void __launch_bounds__(THREADS) join_pieces(wor
 	await_kernel_before();
 	for (uint64_t query = (uint64_t)blockIdx.x * WARPS + warp; query < w.n_queries;
 	     query += (uint64_t)gridDim.x * WARPS) {
+		if (w.wanted && !w.wanted[query])
+			continue;
 		const uint64_t *found = w.partials + query * w.pieces * w.k;
 		best_rows<S> b;
 
@@ -154,17 +182,7 @@ template <unsigned S> __global__ void __launch_bounds__(THREADS) join_pieces(wor
 			for (unsigned s = 0; s < SLOTS; s++)
 				b.add(e[s], w.k);
 		}
-		for (uint32_t from = 0; w.goes_on && from < w.k; from += WARP) {
-			search_found f = {0, -1};
-
-			if (from + lane < w.k)
-				f = w.carried[query * w.k + from + lane];
-			b.add(f.index >= 0 ? make_entry(key_of(f.value, w.metric), (uint32_t)f.index) : 0, w.k);
-		}
-		b.join(w.k);
-		for (uint32_t i = lane; i < w.k; i += WARP)
-			store_row(w, query, i, b.best[i]);
-		__syncwarp();
+		finish_query(w, b, query);
 	}
 	let_next_kernel_come();
 }

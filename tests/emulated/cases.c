@@ -501,15 +501,14 @@ bool make_searched(struct problem *p, struct random *r)
 	return problem_complete(p, random_chance(r, 60), true, r);
 }
 
-bool make_mapped_search(struct problem *p, struct random *r)
+static bool make_search(struct problem *p, kops_dtype dtype, struct random *r)
 {
 	uint64_t queries = random_extent(random_chance(r, 50) ? 70 : 400, r), rows = 1 + random_below(r, 3000),
 	         columns = random_extent(300, r), k = 1 + random_below(r, random_chance(r, 60) ? 16 : 64);
 	struct view *of = p->args.views;
 
 	rows = rows > 40000 / columns ? 40000 / columns : rows;
-	of[SEARCH_QUERIES] = (struct view){
-	    .dtype = random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, .rank = 2, .shape = {queries, columns}};
+	of[SEARCH_QUERIES] = (struct view){.dtype = dtype, .rank = 2, .shape = {queries, columns}};
 	of[SEARCH_BASE] = of[SEARCH_QUERIES];
 	of[SEARCH_BASE].shape[0] = rows;
 	of[SEARCH_VALUES] = (struct view){.dtype = KOPS_F32, .rank = 2, .shape = {queries, k}};
@@ -525,6 +524,16 @@ bool make_mapped_search(struct problem *p, struct random *r)
 	op_set_attribute(&p->args, 0, (double)k);
 	op_set_attribute(&p->args, 1, (double)random_below(r, 3));
 	return problem_complete(p, random_chance(r, 60), true, r);
+}
+
+bool make_mapped_search(struct problem *p, struct random *r)
+{
+	return make_search(p, random_chance(r, 50) ? KOPS_F16 : KOPS_BF16, r);
+}
+
+bool make_refined_search(struct problem *p, struct random *r)
+{
+	return make_search(p, KOPS_F32, r);
 }
 
 bool make_anyhow(struct problem *p, struct random *r)

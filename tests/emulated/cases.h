@@ -95,6 +95,7 @@ bool make_searched(struct problem *p, struct random *r);
 
 /* Makes what `wgmma` takes: tiles of queries, some that are filtered. */
 bool make_mapped_search(struct problem *p, struct random *r);
+bool make_refined_search(struct problem *p, struct random *r);
 
 /* ---- Attention ---- */
 

@@ -21,6 +21,7 @@
 #include "gemm/problem.h"
 #include "layer_norm/pieces.h"
 #include "reduce/split.h"
+#include "search/refine.h"
 #include "search/split.h"
 #include "search/wgmma_plan.h"
 #include "seed.h"
@@ -62,6 +63,7 @@ CUDA_LAUNCH(reduce_rows);
 CUDA_LAUNCH(reduce_strided);
 CUDA_LAUNCH(arg_reduce_rows);
 CUDA_LAUNCH(search_lanes);
+CUDA_LAUNCH(search_refine);
 CUDA_LAUNCH(search_wgmma);
 CUDA_LAUNCH(top_k_select);
 CUDA_LAUNCH(arg_reduce_strided);
@@ -250,6 +252,11 @@ static const struct kernel searching_mapped = {.supports = search_wgmma_supports
                                                .launch = search_wgmma,
                                                .carries = true};
 
+static const struct kernel refining = {.supports = search_refine_supports,
+                                       .workspace = search_refine_workspace,
+                                       .launch = search_refine,
+                                       .carries = true};
+
 static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
@@ -260,9 +267,10 @@ static const struct kernel *kernel_of(const struct op_args *args)
 	       : strcmp(op, "reduce") == 0     ? &strided
 	       : strcmp(op, "arg_reduce") == 0 ? &arg_strided
 	       : strcmp(op, "top_k") == 0      ? &selecting
-	       : strcmp(op, "search") == 0
-	           ? (searching_mapped.supports(args, &why_not) ? &searching_mapped : &searching)
-	       : strcmp(op, "attention") != 0                                               ? &small
+	       : strcmp(op, "search") == 0     ? (searching_mapped.supports(args, &why_not) ? &searching_mapped
+	                                          : refining.supports(args, &why_not)       ? &refining
+	                                                                                    : &searching)
+	       : strcmp(op, "attention") != 0  ? &small
 	       : mapped.supports(args, &why_not)                                            ? &mapped
 	       : flash.supports(args, &why_not)                                             ? &flash
 	       : in_tiles.supports(args, &why_not) && args->views[ATTENTION_Q].shape[2] % 2 ? &in_tiles
@@ -533,6 +541,22 @@ static const struct candidate {
      search_wgmma_supports,
      search_wgmma_workspace,
      search_wgmma},
+    {"search",
+     "search refine",
+     make_refined_search,
+     1,
+     {1, 2, 5, 9},
+     search_refine_supports,
+     search_refine_workspace,
+     search_refine},
+    {"search",
+     "search refine in parts",
+     make_refined_search,
+     1,
+     {1, 2, 5, 9},
+     search_refine_supports,
+     workspace_of_parts,
+     launch_parts},
     {"search",
      "search wgmma in parts",
      make_mapped_search,

@@ -3,6 +3,7 @@
 
 #include "common/cuda.h"
 #include "gemm/kernels.h"
+#include "search/split.h"
 
 #include <cublas_v2.h>
 
@@ -40,6 +41,16 @@ int gemm_finish(const struct op_args *args, const float *sums, cudaStream_t stre
 	(void)args;
 	(void)sums;
 	(void)stream;
+	abort();
+}
+
+int search_lanes_for(const struct op_args *args, const unsigned *wanted, void *workspace,
+                     const struct launch *launch)
+{
+	(void)args;
+	(void)wanted;
+	(void)workspace;
+	(void)launch;
 	abort();
 }
 

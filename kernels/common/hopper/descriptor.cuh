@@ -19,6 +19,12 @@ template <int LINE> __device__ __forceinline__ uint64_t matrix_at(uint32_t addre
 	       (uint64_t)(LINE == 128 ? 1 : 2) << 62;
 }
 
+/* Of 8 lines only, which are all rows or columns again and again. */
+template <int LINE> __device__ __forceinline__ uint64_t repeated_matrix_at(uint32_t address)
+{
+	return matrix_at<LINE>(address) & ~((uint64_t)0x3fff << 32);
+}
+
 /*
  * The same of 16-bit numbers with K across lines of 128 bytes: 64 rows or columns in a line, 8 lines of K in a
  * unit, units that follow each other along K, and `apart` bytes to the next 64 rows or columns. 16 of K further

@@ -1,4 +1,4 @@
-/* element.cuh: 16-bit types as tensor cores take them: their names, pairs, and blocks in shared memory. */
+/* element.cuh: types as tensor cores take them: their names, pairs of 16 bits, and blocks in shared memory. */
 #ifndef KOPS_KERNELS_HOPPER_ELEMENT_H
 #define KOPS_KERNELS_HOPPER_ELEMENT_H
 
@@ -15,6 +15,9 @@ template <class T> struct element_of {
 };
 template <> struct element_of<__nv_bfloat16> {
 	static constexpr hopper::element E = hopper::element::BF16;
+};
+template <> struct element_of<float> {
+	static constexpr hopper::element E = hopper::element::TF32;
 };
 
 /* Two neighbours, and the pair of two numbers, each rounded once. */

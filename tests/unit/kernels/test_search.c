@@ -16,6 +16,7 @@
 #include "common/half.h"
 #include "common/threads.h"
 #include "run_kernel.h"
+#include "search/refine.h"
 #include "search/search.h"
 #include "search/wgmma_plan.h"
 
@@ -261,14 +262,20 @@ static void what_does_not_fit_is_refused(void **state)
 
 /* ---- wgmma ---- */
 
-static struct search_wgmma_plan plan_of(uint64_t n, uint64_t rows, uint64_t columns, uint32_t k)
+static struct search_wgmma_plan plan_of_type(kops_dtype dtype, uint64_t n, uint64_t rows, uint64_t columns,
+                                             uint32_t k)
 {
 	struct op_args args = {.op = op_by_name("search")};
 
 	args.params.plain.counts[SEARCH_K] = k;
-	args.views[SEARCH_QUERIES] = (struct view){.dtype = KOPS_F16, .rank = 2, .shape = {n, columns}};
-	args.views[SEARCH_BASE] = (struct view){.dtype = KOPS_F16, .rank = 2, .shape = {rows, columns}};
+	args.views[SEARCH_QUERIES] = (struct view){.dtype = dtype, .rank = 2, .shape = {n, columns}};
+	args.views[SEARCH_BASE] = (struct view){.dtype = dtype, .rank = 2, .shape = {rows, columns}};
 	return search_wgmma_plan_of(&args, 132);
+}
+
+static struct search_wgmma_plan plan_of(uint64_t n, uint64_t rows, uint64_t columns, uint32_t k)
+{
+	return plan_of_type(KOPS_F16, n, rows, columns, k);
 }
 
 /* Whatever it is asked for, a block's shared memory is enough, and lists have room for k and as many more. */
@@ -279,13 +286,18 @@ static void there_is_room(void **state)
 	static const uint32_t ks[] = {1, 16, 17, 32, 33, SEARCH_WGMMA_MOST};
 
 	(void)state;
-	for (unsigned i = 0; i < 8 * 5 * 5 * 6; i++) {
+	for (unsigned i = 0; i < 8 * 5 * 5 * 6 * 2; i++) {
 		uint64_t n = numbers[i % 8], all = rows[i / 8 % 5];
-		struct search_wgmma_plan p = plan_of(n, all, columns[i / 40 % 5], ks[i / 200]);
+		uint32_t k = ks[i / 200 % 6];
+		bool is_f32 = i / 1200;
+		struct search_wgmma_plan p = plan_of_type(is_f32 ? KOPS_F32 : KOPS_F16, n, all,
+		                                          columns[i / 40 % 5] / (is_f32 ? 2 : 1), k);
 		struct search_wgmma_room room = search_wgmma_room_of(&p);
 
+		if (is_f32 && k > REFINE_MOST)
+			continue;
 		assert_in_range(p.stages, 2, SEARCH_STAGES_MAX);
-		assert_true(p.capacity >= 2 * ks[i / 200]);
+		assert_true(p.capacity >= (is_f32 ? 4 : 2) * k);
 		assert_in_range(p.shared_bytes, room.end + 1024, SEARCH_SHARED_MAX);
 		assert_int_equal(room.stages % 1024, 0);
 		assert_int_equal(room.stage_bytes % 1024, 0);
@@ -303,18 +315,36 @@ static void few_queries_stay_in_shared_memory(void **state)
 	struct search_wgmma_plan few = plan_of(64, 1000000, 768, 10), many = plan_of(512, 1000000, 768, 10);
 
 	(void)state;
-	assert_true(few.keeps_queries);
+	assert_int_equal(few.kept, 64);
 	assert_int_equal(few.teams, 1);
 	assert_int_equal(few.clusters, 131); /* 30 tiles each, as with 132 */
 	assert_int_equal(few.pieces, 131);
 	assert_int_equal(few.stages, 3);
-	assert_false(plan_of(64, 1000000, 4096, 10).keeps_queries);
-	assert_false(many.keeps_queries);
+	assert_int_equal(plan_of(64, 1000000, 4096, 10).kept, 0);
+	assert_int_equal(many.kept, 0);
 	assert_int_equal(many.sharers, 2);
 	assert_int_equal(many.groups, 2);
 	assert_int_equal(many.pieces, 33);
 	assert_int_equal(many.stages, 4);
 	assert_int_equal(plan_of(100, 1000000, 768, 10).sharers, 1);
+}
+
+/* Of f32, two teams take turns with tiles where they have the same queries. */
+static void f32_takes_turns(void **state)
+{
+	struct search_wgmma_plan few = plan_of_type(KOPS_F32, 8, 1000000, 768, 10),
+	                         more = plan_of_type(KOPS_F32, 9, 1000000, 768, 10),
+	                         many = plan_of_type(KOPS_F32, 65, 1000000, 768, 10);
+
+	(void)state;
+	assert_int_equal(few.kept, SEARCH_FEW);
+	assert_int_equal(few.turns, 2);
+	assert_int_equal(more.kept, 0);
+	assert_int_equal(more.teams, 1);
+	assert_int_equal(more.turns, 2);
+	assert_int_equal(many.teams, 2);
+	assert_int_equal(many.turns, 1);
+	assert_int_equal(plan_of(8, 1000000, 768, 10).turns, 1);
 }
 
 static void pieces_fill_the_last_round(void **state)
@@ -338,6 +368,7 @@ int main(void)
 	    cmocka_unit_test(what_does_not_fit_is_refused),
 	    cmocka_unit_test(there_is_room),
 	    cmocka_unit_test(few_queries_stay_in_shared_memory),
+	    cmocka_unit_test(f32_takes_turns),
 	    cmocka_unit_test(pieces_fill_the_last_round),
 	};
 
