@@ -37,7 +37,7 @@ static inline uint64_t count_or(struct opt_count given, uint64_t otherwise)
 }
 
 #define SETTINGS_ATTRIBUTES_MAX 16 /* same as in kernel.h */
-#define FLAGS_OPERANDS_MAX      7  /* inputs; same as in operation.h */
+#define FLAGS_OPERANDS_MAX      8  /* same as in operation.h */
 
 /* An attribute of an op, stored by its type; numbers and counts in one form. */
 struct described_setting {
@@ -57,7 +57,7 @@ struct flags {
 	const char *socket, *output, *device, *accumulate; /* NULL: not given */
 	struct opt_count m, n, k;
 	struct settings op;
-	const char *operands[FLAGS_OPERANDS_MAX]; /* files of optional inputs, by the op's description */
+	const char *operands[FLAGS_OPERANDS_MAX]; /* files of optional operands, by the op's description */
 	bool trans_a, trans_b;
 	kops_dtype dtype; /* 0: not given */
 	kops_priority priority;

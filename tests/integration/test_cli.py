@@ -499,6 +499,18 @@ class Verbs(CliTest):
         np.testing.assert_array_equal(self.load("k.npy"), np.sort(x, 1)[:, :3])
         self.run_cli("run", "-", "--check", input=b"x = load x.npy\nk = top_k x' k=2 order=index\nsave k k.npy\n")
         np.testing.assert_array_equal(np.sort(self.load("k.npy"), 1), np.sort(x.T, 1)[:, -2:])
+        # Other outputs than the first, each to a file of its own
+        self.run_cli("top_k", "x.npy", "--k", "3", "-o", "k.npy", "--indices", "i.npy", "--check")
+        self.assertEqual(self.load("i.npy").dtype, np.int32)
+        np.testing.assert_array_equal(np.take_along_axis(x, self.load("i.npy").astype(int), 1), self.load("k.npy"))
+        self.run_cli("run", "-", "--check", input=b"x = load x.npy\ns = search x x k=1 metric=l2 indices=near\nsave near n.npy\n")
+        np.testing.assert_array_equal(self.load("n.npy")[:, 0], range(len(x)))
+        shown = self.run_cli("search", "x.npy", "x.npy", "--k", "1", "--indices", "i.npy", "--npy").stdout
+        self.assertEqual(np.load(io.BytesIO(shown)).shape, (len(x), 1))
+        for bad, words in ((b"s = search x x indices=s", b"'s' is named twice"), (b"s = search x x indices=1a", b"not a valid name"),
+                           (b"s = search x x indices=x", b"'x' has a value"), (b"s = softmax x indices=i", b"no setting 'indices'"),
+                           (b"s = search x x indices=i indices=j", b"i and j are the same output")):
+            self.assertIn(words, self.run_cli("run", "-", input=b"x = load x.npy\n" + bad + b"\nsave s s.npy\n", code=FAILED).stderr)
         self.assertIn(b"fewer than k = 100 elements", self.run_cli("top_k", "x.npy", "--k", "100", code=FAILED).stderr)
         self.run_cli("search", "x.npy", "x.npy", "--k", "2", "--metric", "l2", "-o", "k.npy", "--check")
         np.testing.assert_array_equal(self.load("k.npy")[:, 0], np.zeros(len(x)))

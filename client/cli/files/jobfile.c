@@ -12,8 +12,11 @@
 
 #define WORDS_MAX 16
 
+/* A line, and the other outputs that it names. */
 struct line {
 	struct jobfile *file;
+	struct jobfile_value more[STEP_MORE_MAX];
+	unsigned n_more;
 	unsigned number;
 	char *words[WORDS_MAX];
 	size_t n;
@@ -123,6 +126,44 @@ static int parse_operand(struct line *line, struct jobfile_value *value, unsigne
 	return look_up(line, word, &operand->value);
 }
 
+/* What keeps a value from having this name; 0, or KOPS_E_INVALID with a sentence. */
+static int check_name(const struct line *line, const char *name)
+{
+	int before = find(line->file, name);
+
+	if (!is_name(name))
+		return why_invalid(
+		    line->why,
+		    "'%s' is not a valid name: up to %d letters, digits and _, starting with a letter", name,
+		    JOBFILE_NAME_BYTES - 1);
+	if (before >= 0)
+		return why_invalid(line->why, "'%s' has a value since line %u; take another name", name,
+		                   line->file->values[before].line);
+	for (unsigned i = 0; i < line->n_more; i++)
+		if (strcmp(line->more[i].name, name) == 0)
+			return why_invalid(line->why, "'%s' is named twice in this line", name);
+	return 0;
+}
+
+/* Parses the NAME of another output. */
+static int parse_more(struct line *line, unsigned output, const char *name)
+{
+	struct jobfile_value *value = &line->more[line->n_more];
+	int rc = check_name(line, name);
+
+	if (rc == 0 && strcmp(name, line->words[0]) == 0)
+		rc = why_invalid(line->why, "'%s' is named twice in this line", name);
+	for (unsigned i = 0; i < line->n_more && rc == 0; i++)
+		if (line->more[i].output == output)
+			rc = why_invalid(line->why, "%s and %s are the same output", line->more[i].name, name);
+	if (rc < 0)
+		return rc;
+	*value = (struct jobfile_value){.line = line->number, .output = output};
+	snprintf(value->name, sizeof(value->name), "%s", name);
+	line->n_more++;
+	return 0;
+}
+
 /* Parses key=value. */
 static int parse_setting(struct line *line, struct jobfile_value *value, char *word)
 {
@@ -137,6 +178,9 @@ static int parse_setting(struct line *line, struct jobfile_value *value, char *w
 	unsigned optional = op ? operation_optional(op, word) : 0;
 	if (op && optional < op->n_inputs)
 		return parse_operand(line, value, optional, text);
+	unsigned output = op ? operation_more(op, word) : 0;
+	if (output > 0)
+		return parse_more(line, output, text);
 	const struct option_row *row = find_setting(op, word);
 	if (row == NULL)
 		return why_invalid(line->why, "%s has no setting '%s'", op ? op->name : "load", word);
@@ -212,25 +256,24 @@ static int parse_value(struct line *line)
 	struct jobfile *file = line->file;
 	struct jobfile_value value = {.line = line->number};
 	const char *name = line->words[0];
-	int before = find(file, name);
+	int rc = check_name(line, name);
 
-	if (!is_name(name))
-		return why_invalid(
-		    line->why,
-		    "'%s' is not a valid name: up to %d letters, digits and _, starting with a letter", name,
-		    JOBFILE_NAME_BYTES - 1);
-	if (before >= 0)
-		return why_invalid(line->why, "'%s' has a value since line %u; take another name", name,
-		                   file->values[before].line);
+	if (rc < 0)
+		return rc;
 	if (line->n < 3)
 		return why_invalid(line->why, "nothing after '%s ='", name);
-	if (file->n_values == JOBFILE_VALUES_MAX)
-		return why_invalid(line->why, "more than %d values", JOBFILE_VALUES_MAX);
 	snprintf(value.name, sizeof(value.name), "%s", name);
-	int rc = parse_right(line, &value);
-	if (rc == 0)
-		file->values[file->n_values++] = value;
-	return rc;
+	rc = parse_right(line, &value);
+	if (rc < 0)
+		return rc;
+	if (file->n_values + line->n_more >= JOBFILE_VALUES_MAX)
+		return why_invalid(line->why, "more than %d values", JOBFILE_VALUES_MAX);
+	for (unsigned i = 0; i < line->n_more; i++) {
+		line->more[i].of = (unsigned)file->n_values + line->n_more - i;
+		file->values[file->n_values++] = line->more[i];
+	}
+	file->values[file->n_values++] = value;
+	return 0;
 }
 
 static int parse_save(struct line *line)

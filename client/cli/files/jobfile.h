@@ -23,12 +23,15 @@ struct jobfile_operand {
 struct jobfile_value {
 	char name[JOBFILE_NAME_BYTES];
 	unsigned line;
-	const struct operation *op; /* NULL: loaded from `path` */
+	const struct operation *op; /* NULL: loaded from `path`, or another output of a value behind */
 	/* op */
 	struct jobfile_operand operands[STEP_INPUTS_MAX];
 	bool has_old; /* c=NAME, of an op that accumulates */
 	unsigned old;
 	bool over_old; /* no other line needs that matrix: the result may overwrite it */
+	/* another output */
+	unsigned output; /* its index among the op's operands; 0: it is none */
+	unsigned of;     /* the value that is the op's first output, behind this one */
 	/* load */
 	const char *path;
 	struct flags flags; /* KEY=VALUE, as the options of that name; rows= and cols= are m and n */

@@ -14,7 +14,7 @@
 #define WORD    8   /* most letters of what stands for a value there */
 
 _Static_assert(SETTINGS_ATTRIBUTES_MAX == OP_ATTRIBUTES_MAX, "options.h and kernel.h differ");
-_Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_INPUTS_MAX &&
+_Static_assert(STEP_OPERANDS_MAX == OP_OPERANDS_MAX && FLAGS_OPERANDS_MAX == STEP_OPERANDS_MAX &&
                    BENCH_EXTENTS_MAX == SIZE_EXTENTS_MAX,
                "operation.h, options.h and kernel.h differ");
 
@@ -31,7 +31,7 @@ struct setting {
 };
 
 static struct described {
-	struct option_row rows[1 + OP_ATTRIBUTES_MAX + STEP_INPUTS_MAX + 1];
+	struct option_row rows[1 + OP_ATTRIBUTES_MAX + STEP_OPERANDS_MAX + 1];
 	struct setting settings[OP_ATTRIBUTES_MAX];
 	char accumulate[64];
 	struct text help, examples;
@@ -130,7 +130,7 @@ static struct option_row row_of(const struct op *op, unsigned i, struct setting 
 	return row;
 }
 
-/* The file of an optional input. */
+/* The file of an optional operand. */
 static struct option_row row_of_operand(const struct op_operand *o, unsigned i)
 {
 	return (struct option_row){.name = o->name,
@@ -153,14 +153,14 @@ static struct option_row *add_old(const struct op *op, struct described *d, stru
 	return to + 1;
 }
 
-/* That of the old output, those of attributes, then those of optional inputs. */
+/* That of the old output, those of attributes, then those of optional inputs and outputs. */
 static void describe_settings(const struct op *op, struct described *d)
 {
 	struct option_row *next = add_old(op, d, d->rows);
 
 	for (unsigned i = 0; i < op->n_attributes; i++)
 		*next++ = row_of(op, i, &d->settings[i]);
-	for (unsigned i = 0; i < op_first_output(op); i++)
+	for (unsigned i = 0; i < op->n_operands; i++)
 		if (op->operands[i].is_optional)
 			*next++ = row_of_operand(&op->operands[i], i);
 }
@@ -221,7 +221,10 @@ static void put_example(struct text *t, const struct op *op, const char *ending,
 	for (unsigned i = 0; i < out; i++)
 		if (!op->operands[i].is_optional)
 			put(t, " %s.%s", op->operands[i].name, ending);
-	put(t, " -o %s.%s%s\n", op->operands[out].name, ending, with_settings ? " --check" : "");
+	put(t, " -o %s.%s", op->operands[out].name, ending);
+	for (unsigned i = out + 1; i < op->n_operands; i++)
+		put(t, " --%s %s.%s", op->operands[i].name, op->operands[i].name, ending);
+	put(t, "%s\n", with_settings ? " --check" : "");
 }
 
 /* ---- Shapes to measure ---- */
@@ -340,6 +343,7 @@ void operation_describe(size_t index, struct operation *ret)
 	    .name = op->name,
 	    .n_inputs = op_first_output(op),
 	    .n_optional = optional_inputs(op),
+	    .n_more = op->n_operands - op_first_output(op) - 1,
 	    .accumulates = operation_factor_of_old(op) ? op->operands[op_first_output(op)].name : NULL,
 	    .settings = d->rows,
 	    .verb = {.name = op->name,

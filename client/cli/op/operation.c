@@ -59,6 +59,13 @@ unsigned operation_optional(const struct operation *op, const char *name)
 	return i;
 }
 
+unsigned operation_more(const struct operation *op, const char *name)
+{
+	unsigned i = op_operand_index(op_by_name(op->name), name);
+
+	return i > op->n_inputs && i <= op->n_inputs + op->n_more ? i : 0;
+}
+
 kops_dtype operation_own_dtype(const struct operation *op, unsigned i)
 {
 	const struct op_operand *o = &op_by_name(op->name)->operands[i];
@@ -86,6 +93,9 @@ unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_M
 		if (step_has(step, i))
 			ret[n++] = (kops_operand){op->operands[i].name, step->in[i]};
 	ret[n++] = (kops_operand){op->operands[step->op->n_inputs].name, step->out};
+	for (unsigned i = 0; i < step->op->n_more; i++)
+		if (step->more[i].dtype != 0)
+			ret[n++] = (kops_operand){op->operands[step->op->n_inputs + 1 + i].name, step->more[i]};
 	return n;
 }
 
@@ -148,22 +158,35 @@ static size_t step_attributes(const struct step *step, kops_attribute ret[OP_ATT
 	return n;
 }
 
-/* Sets rank and shape of out as the op's description has them, and its type if that is not the inputs'. Whether
- * the op takes the type is not asked here: kops-bench shows what the daemon says of it. */
-static int set_shape(struct step *step, char *why)
+/* Sets *ret to the output with this index as the op's description has it. For the first one it is not asked
+ * whether the op takes the inputs' types: kops-bench shows what the daemon says of them. */
+static int describe_output(const struct step *step, unsigned index, kops_view *ret, char *why)
 {
 	const struct op *op = op_by_name(step->op->name);
 	kops_operand operands[STEP_OPERANDS_MAX];
 	kops_attribute attributes[OP_ATTRIBUTES_MAX];
-	unsigned n = step_operands(step, operands) - 1;
-	size_t n_attributes = step_attributes(step, attributes);
-	kops_view result;
+	struct step inputs = *step;
 
-	for (unsigned i = 0; i < n; i++)
+	memset(inputs.more, 0, sizeof(inputs.more));
+	unsigned n = step_operands(&inputs, operands) - 1;
+	size_t n_attributes = step_attributes(step, attributes);
+
+	for (unsigned i = 0; i < n && index == step->op->n_inputs; i++)
 		operands[i].view.dtype =
 		    (kops_dtype)__builtin_ctz(op->operands[op_operand_index(op, operands[i].name)].dtypes);
-	if (kops_op_result(op->name, operands, n, attributes, n_attributes, operands[n].name, &result, why,
-	                   CLI_WHY_BYTES) < 0)
+	return kops_op_result(op->name, operands, n, attributes, n_attributes, op->operands[index].name, ret,
+	                      why, CLI_WHY_BYTES) < 0
+	           ? KOPS_E_INVALID
+	           : 0;
+}
+
+/* Sets rank and shape of out, and its type if that is not the inputs'. */
+static int set_shape(struct step *step, char *why)
+{
+	const struct op *op = op_by_name(step->op->name);
+	kops_view result;
+
+	if (describe_output(step, step->op->n_inputs, &result, why) < 0)
 		return KOPS_E_INVALID;
 	step->out.rank = result.rank;
 	memcpy(step->out.shape, result.shape, sizeof(result.shape));
@@ -240,6 +263,16 @@ int step_result(struct step *step, char *why)
 		return rc;
 	step->out = kops_tensor(NULL, 0, step->out.dtype, step->out.rank, step->out.shape);
 	return step_fits(&step->out, why);
+}
+
+int step_more(struct step *step, unsigned index, char *why)
+{
+	kops_view *more = &step->more[index - step->op->n_inputs - 1], result;
+
+	if (describe_output(step, index, &result, why) < 0)
+		return KOPS_E_INVALID;
+	*more = kops_tensor(NULL, 0, result.dtype, result.rank, result.shape);
+	return step_fits(more, why);
 }
 
 int step_shape(struct step *step, char *why)

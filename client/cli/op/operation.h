@@ -19,11 +19,13 @@ struct source;
 
 #define STEP_INPUTS_MAX   7
 #define STEP_OPERANDS_MAX (STEP_INPUTS_MAX + 1)
+#define STEP_MORE_MAX     2 /* outputs behind the first */
 
 /* One op with its operands: step_of(). */
 struct step {
 	const struct operation *op;
 	kops_view in[STEP_INPUTS_MAX], out; /* in: by the op's description; all zeros where it is absent */
+	kops_view more[STEP_MORE_MAX];      /* the outputs behind it, as `in` */
 	struct settings set;
 	bool accumulates;           /* out holds a matrix that the result is added to */
 	const struct elements *old; /* for the check: that matrix */
@@ -70,6 +72,8 @@ struct operation {
 	unsigned n_inputs;
 	/* The last of these, each given by its name or not at all: --NAME FILE, NAME=VALUE in a job file. */
 	unsigned n_optional;
+	/* The outputs behind the first one; any may be left out: --NAME FILE, NAME=VALUE in a job file. */
+	unsigned n_more;
 	/* The name of the output, "c", if the result may be added to what that holds: -c FILE, and c=NAME in a
 	 * job file. Else NULL. */
 	const char *accumulates;
@@ -155,7 +159,16 @@ void operation_json_attributes(struct json *json, const struct operation *op, co
 /* The index of an optional input, by its name; n_inputs: there is none. */
 unsigned operation_optional(const struct operation *op, const char *name);
 
-/* The operands that are there by the names of the op's description, the output last. Returns how many. */
+/* The index among the op's operands of an output behind the first, by its name; 0: there is none. */
+unsigned operation_more(const struct operation *op, const char *name);
+
+/*
+ * Sets the output behind the first with this index to the dense array that the inputs give, without memory.
+ * KOPS_E_INVALID with a sentence.
+ */
+int step_more(struct step *step, unsigned index, char *why);
+
+/* The operands that are there by the names of the op's description, outputs last. Returns how many. */
 unsigned step_operands(const struct step *step, kops_operand ret[STEP_OPERANDS_MAX]);
 
 /*

@@ -25,10 +25,11 @@ struct pipeline {
 	struct cli *cli;
 	const struct jobfile *file;
 	struct value values[JOBFILE_VALUES_MAX];
-	const struct jobfile_save *saves; /* the file's, or `piped` */
+	struct jobfile_save saves[JOBFILE_SAVES_MAX + 1]; /* the file's, and that of what is piped */
 	size_t n_saves;
-	struct jobfile_save piped; /* the last value, if nothing else is saved */
-	struct sink *sinks[JOBFILE_SAVES_MAX];
+	bool shows;    /* the last value, which has no save of its own */
+	bool is_piped; /* it goes to standard output, by the last save */
+	struct sink *sinks[JOBFILE_SAVES_MAX + 1];
 	unsigned uses_stdout; /* number of sinks that use stdout */
 	struct step steps[2 * JOBFILE_VALUES_MAX];
 	size_t n_steps;

@@ -10,7 +10,24 @@
 #include "show.h"
 #include "verb/pipeline.h"
 
-/* Writes the job file that a verb's arguments stand for: loads, the op, and a save for -o. */
+/* Adds the other outputs that have files, in front of the op's value. Returns its index. */
+static unsigned write_more(const struct flags *flags, const struct operation *op, unsigned n,
+                           struct jobfile *job)
+{
+	unsigned first = n, others = 0;
+
+	for (unsigned i = op->n_inputs + 1; i <= op->n_inputs + op->n_more; i++)
+		others += flags->operands[i] != NULL;
+	for (unsigned i = op->n_inputs + 1; i <= op->n_inputs + op->n_more; i++) {
+		if (!flags->operands[i])
+			continue;
+		job->values[n] = (struct jobfile_value){.output = i, .of = first + others};
+		job->saves[job->n_saves++] = (struct jobfile_save){.value = n++, .path = flags->operands[i]};
+	}
+	return n;
+}
+
+/* Writes the job file that a verb's arguments stand for: loads, the op, and saves. */
 static void write_job(const struct cli *cli, const struct operation *op, char **files, struct jobfile *job)
 {
 	const struct flags *flags = &cli->flags;
@@ -35,6 +52,7 @@ static void write_job(const struct cli *cli, const struct operation *op, char **
 		result.operands[i] = (struct jobfile_operand){.is_given = true, .value = n};
 		job->values[n++].path = flags->operands[i];
 	}
+	n = write_more(flags, op, n, job);
 	job->values[n] = result;
 	job->n_values = n + 1;
 	if (flags->output)
@@ -43,7 +61,7 @@ static void write_job(const struct cli *cli, const struct operation *op, char **
 
 static int open_sources(struct pipeline *p, struct source **sources)
 {
-	for (size_t i = 0; i + 1 < p->file->n_values; i++) {
+	for (size_t i = 0; p->file->values[i].path; i++) {
 		sources[i] = &p->values[i].source;
 		if (source_open(p->file->values[i].path, sources[i], p->cli->why) < 0)
 			return CLI_FAILED;
@@ -204,6 +222,9 @@ static void describe(const struct pipeline *p, struct json *json)
 	json_close_array(json);
 	json_array(json, "outputs");
 	json_operand(json, p->cli->flags.output, &step->out);
+	for (unsigned i = 0; i < step->op->n_more; i++)
+		if (step->more[i].dtype != 0)
+			json_operand(json, p->cli->flags.operands[step->op->n_inputs + 1 + i], &step->more[i]);
 	json_close_array(json);
 }
 

@@ -36,6 +36,23 @@ static int infer(struct pipeline *p, const struct jobfile_value *line, kops_view
 	return CLI_OK;
 }
 
+/* Sets the shapes of the other outputs of the value with this index. */
+static int infer_more(struct pipeline *p, size_t of)
+{
+	const struct jobfile_value *line = &p->file->values[of];
+	struct step step = job_step(p, line);
+
+	for (size_t i = 0; i < of; i++) {
+		unsigned output = p->file->values[i].output;
+		if (output == 0 || p->file->values[i].of != of)
+			continue;
+		if (step_more(&step, output, p->cli->why) < 0)
+			return CLI_FAILED;
+		p->values[i].view = step.more[output - line->op->n_inputs - 1];
+	}
+	return CLI_OK;
+}
+
 static int plan(struct pipeline *p)
 {
 	const struct jobfile *file = p->file;
@@ -46,16 +63,17 @@ static int plan(struct pipeline *p)
 		int rc = CLI_OK;
 		if (line->op)
 			rc = infer(p, line, &v->view);
-		else
+		if (line->op && rc == CLI_OK)
+			rc = infer_more(p, i);
+		if (line->op == NULL && line->output == 0)
 			v->view = kops_tensor(NULL, 0, v->source.dtype, v->source.rank, v->source.shape);
 		if (rc != CLI_OK)
 			return job_fail_at(p, line->line, rc);
-		v->wanted = line->op == NULL || p->cli->flags.check;
+		v->wanted = (line->op == NULL && line->output == 0) || p->cli->flags.check;
 	}
 	for (size_t i = 0; i < file->n_saves; i++)
 		p->values[file->saves[i].value].wanted = true;
-	if (file->n_saves == 0)
-		p->values[file->n_values - 1].wanted = true;
+	p->values[file->n_values - 1].wanted |= p->shows;
 	return CLI_OK;
 }
 
@@ -81,11 +99,11 @@ static int open_sinks(struct pipeline *p)
 {
 	const struct flags *flags = &p->cli->flags;
 
-	/* Without a save, the last value goes to standard output; a terminal gets its description. */
-	if (p->n_saves == 0 && !flags->json && (flags->npy || !isatty(STDOUT_FILENO))) {
-		p->piped = (struct jobfile_save){.value = (unsigned)p->file->n_values - 1, .path = "-"};
-		p->saves = &p->piped;
-		p->n_saves = 1;
+	/* A terminal gets its description. */
+	if (p->shows && !flags->json && (flags->npy || !isatty(STDOUT_FILENO))) {
+		p->saves[p->n_saves++] =
+		    (struct jobfile_save){.value = (unsigned)p->file->n_values - 1, .path = "-"};
+		p->is_piped = true;
 	}
 	for (size_t i = 0; i < p->n_saves; i++) {
 		p->sinks[i] = open_sink(p, p->saves[i].path);
@@ -125,6 +143,22 @@ static int allocate(struct pipeline *p, struct value *v)
 	return job_alloc(p->cli, bytes, flags, v->wanted ? NULL : p->device, &v->view.buffer);
 }
 
+/* Allocates the other outputs of a value. */
+static int prepare_more(struct pipeline *p, struct value *v)
+{
+	size_t of = (size_t)(v - p->values);
+	int rc = CLI_OK;
+
+	for (size_t i = 0; i < of && rc == CLI_OK; i++) {
+		const struct jobfile_value *line = &p->file->values[i];
+		if (line->output == 0 || line->of != of)
+			continue;
+		rc = allocate(p, &p->values[i]);
+		v->step.more[line->output - v->step.op->n_inputs - 1] = p->values[i].view;
+	}
+	return rc;
+}
+
 /* Allocates the result of a line and adds its steps. An op that adds to c= starts from a copy. */
 static int prepare_op(struct pipeline *p, const struct jobfile_value *line, struct value *v)
 {
@@ -139,6 +173,8 @@ static int prepare_op(struct pipeline *p, const struct jobfile_value *line, stru
 		rc = allocate(p, v);
 	*step = job_step(p, line);
 	step->out = v->view;
+	if (rc == CLI_OK)
+		rc = prepare_more(p, v);
 	if (old && !in_place)
 		p->steps[p->n_steps++] = step_copy(old->view, v->view);
 	if (old && p->cli->flags.check) {
@@ -194,10 +230,11 @@ static int save_all(struct pipeline *p)
 		struct elements e = elements_of(&p->values[p->saves[i].value].view);
 		if (sink_write(p->sinks[i], &e, p->cli->why) == 0)
 			continue;
-		p->cli->silent = p->saves == &p->piped && errno == EPIPE; /* its reader has seen enough */
+		p->cli->silent =
+		    p->is_piped && i + 1 == p->n_saves && errno == EPIPE; /* its reader has seen enough */
 		return job_fail_at(p, p->saves[i].line, CLI_FAILED);
 	}
-	if (p->n_saves == 0 && !p->cli->flags.json) {
+	if (p->shows && !p->is_piped && !p->cli->flags.json) {
 		size_t last = p->file->n_values - 1;
 		struct elements e = elements_of(&p->values[last].view);
 		show_matrix(stdout, p->file->values[last].name, &e);
@@ -297,6 +334,15 @@ int pipeline_run(struct pipeline *p, void (*describe)(const struct pipeline *pip
 	return rc;
 }
 
+/* Returns true if the last value is shown: nothing is saved, or by a verb only other outputs of its op. */
+static bool shows_last(const struct jobfile *file)
+{
+	for (size_t i = 0; i < file->n_saves; i++)
+		if (file->path || file->saves[i].value + 1 == file->n_values)
+			return false;
+	return true;
+}
+
 struct pipeline *pipeline_new(struct cli *cli, const struct jobfile *file)
 {
 	struct pipeline *p = calloc(1, sizeof(*p));
@@ -307,8 +353,9 @@ struct pipeline *pipeline_new(struct cli *cli, const struct jobfile *file)
 	}
 	p->cli = cli;
 	p->file = file;
-	p->saves = file->saves;
+	memcpy(p->saves, file->saves, sizeof(file->saves));
 	p->n_saves = file->n_saves;
+	p->shows = shows_last(file);
 	for (size_t i = 0; i < file->n_values; i++)
 		p->values[i].source.fd = -1;
 	return p;

@@ -26,18 +26,21 @@ static int open_sources(struct pipeline *p)
 {
 	for (size_t i = 0; i < p->file->n_values; i++) {
 		const struct jobfile_value *line = &p->file->values[i];
-		int rc = line->op ? CLI_OK : open_source(p->cli, line, &p->values[i].source);
+		int rc = line->path ? open_source(p->cli, line, &p->values[i].source) : CLI_OK;
 		if (rc != CLI_OK)
 			return job_fail_at(p, line->line, rc);
 	}
 	return CLI_OK;
 }
 
-static void json_value(struct json *json, const struct jobfile_value *line, const struct value *v)
+static void json_value(struct json *json, const struct jobfile *file, const struct jobfile_value *line,
+                       const struct value *v)
 {
+	const struct operation *op = line->output ? file->values[line->of].op : line->op;
+
 	json_object(json, NULL);
 	json_text(json, "name", line->name);
-	json_text(json, "from", line->op ? line->op->name : line->path);
+	json_text(json, "from", op ? op->name : line->path);
 	json_text(json, "dtype", element_type_name(v->view.dtype));
 	show_shape_json(json, &v->view);
 	json_bool(json, "resident", !v->wanted);
@@ -48,7 +51,7 @@ static void describe(const struct pipeline *p, struct json *json)
 {
 	json_array(json, "values");
 	for (size_t i = 0; i < p->file->n_values; i++)
-		json_value(json, &p->file->values[i], &p->values[i]);
+		json_value(json, p->file, &p->file->values[i], &p->values[i]);
 	json_close_array(json);
 	json_array(json, "outputs");
 	for (size_t i = 0; i < p->file->n_saves; i++) {
