@@ -705,7 +705,8 @@ int kops_job_multiply(kops_job *job, kops_view a, kops_view b, kops_view y, cons
  *   x         1 to 4 axes
  *   weight    one axis, as long as x's last; ones if absent; a view without buffer is absent
  *   bias      one axis, as long as x's last; zeros if absent; a view without buffer is absent
- *   residual  x's shape; added to x before, zeros if absent
+ *   residual  x's shape; extents of 1, and missing leading ones, are repeated; added to x before, zeros if
+ *             absent
  *   y         x's shape
  *   sum       x's shape; x + residual, if wanted
  *   eps       added to the variance; 0 or more, finite in f32
@@ -733,7 +734,8 @@ int kops_job_gather(kops_job *job, kops_view x, kops_view indices, kops_view y, 
  *   x         1 to 4 axes
  *   weight    one axis, as long as x's last; ones if absent; a view without buffer is absent
  *   bias      one axis, as long as x's last; zeros if absent
- *   residual  x's shape; added to x before, zeros if absent
+ *   residual  x's shape; extents of 1, and missing leading ones, are repeated; added to x before, zeros if
+ *             absent
  *   y         x's shape
  *   sum       x's shape; x + residual, if wanted
  *   eps       added to the mean of squares; 0 or more, finite in f32

@@ -44,25 +44,30 @@ static int check_vector(const struct view *v, const char *name, const struct vie
 	                    rules_shape(v, tv), rules_shape(x, tx), name);
 }
 
-static int check_inputs(const struct op_args *args, char why[WHY_BYTES])
+/* Repeats the residual to x's shape, with rank 4. */
+static int check_inputs(struct op_args *args, char why[WHY_BYTES])
 {
 	const struct view *x = &args->views[X];
+	struct view *residual = &args->views[RESIDUAL];
 	int rc;
 
 	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 ||
 	    (rc = check_vector(&args->views[WEIGHT], "weight", x, why)) < 0 ||
 	    (rc = check_vector(&args->views[BIAS], "bias", x, why)) < 0)
 		return rc;
-	return layer_norm_has_residual(args) ? rules_same_shape(x, "x", &args->views[RESIDUAL], "residual", why)
-	                                     : 0;
+	if (layer_norm_has_residual(args) && (rc = rules_rank(residual, "residual", 1, 4, why)) == 0)
+		rc = rules_spread(residual, "residual", x, "x", 4, why);
+	return rc;
 }
 
 /* Outputs take the shape of x, which is the default. */
 int layer_norm_result(struct op_args *args, char why[WHY_BYTES])
 {
+	struct op_args trial = *args;
+
 	if (!layer_norm_has_residual(args))
 		args->views[SUM] = (struct view){.rank = 0};
-	return check_inputs(args, why);
+	return check_inputs(&trial, why);
 }
 
 static int check_sum(const struct op_args *args, char why[WHY_BYTES])
@@ -77,9 +82,9 @@ static int check_sum(const struct op_args *args, char why[WHY_BYTES])
 	return rules_same_shape(&args->views[X], "x", sum, "sum", why);
 }
 
-static void fold_rows(struct op_args *args)
+/* Gives views of rows rank 4; how many there are. */
+static unsigned pad_rows(struct op_args *args, struct view *views[LAYER_NORM_OPERANDS])
 {
-	struct view *views[LAYER_NORM_OPERANDS];
 	unsigned n = 0;
 
 	for (unsigned v = 0; v < LAYER_NORM_OPERANDS; v++)
@@ -87,20 +92,25 @@ static void fold_rows(struct op_args *args)
 			rules_pad_rank(&args->views[v], 4);
 			views[n++] = &args->views[v];
 		}
-	rules_fold(views, n, 3);
+	return n;
 }
 
 int layer_norm_check(struct op_args *args, bool is_rms, char why[WHY_BYTES])
 {
+	struct view *rows[LAYER_NORM_OPERANDS];
+	unsigned n;
 	int rc;
 
 	if ((rc = check_inputs(args, why)) < 0 ||
 	    (rc = rules_same_shape(&args->views[X], "x", &args->views[Y], "y", why)) < 0 ||
-	    (rc = check_sum(args, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
+	    (rc = check_sum(args, why)) < 0)
+		return rc;
+	n = pad_rows(args, rows);
+	if ((rc = rules_outputs(args, why)) < 0)
 		return rc;
 	layer_norm_set_pass(args, LAYER_NORM_WHOLE, false);
 	args->params.plain.flags[LAYER_NORM_IS_RMS] = is_rms;
-	fold_rows(args);
+	rules_fold(rows, n, 3);
 	return 0;
 }
 

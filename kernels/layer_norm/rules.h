@@ -40,12 +40,14 @@ uint64_t layer_norm_carried_bytes(const struct op_args *args);
 	                      .about = "1 to 4 axes"},                                                         \
 	    [LAYER_NORM_WEIGHT] = LAYER_NORM_VECTOR("weight", "ones"),                                         \
 	    [LAYER_NORM_BIAS] = LAYER_NORM_VECTOR("bias", "zeros"),                                            \
-	    [LAYER_NORM_RESIDUAL] = {.name = "residual",                                                       \
-	                             .is_optional = true,                                                      \
-	                             .is_extra = true,                                                         \
-	                             .dtypes = RULES_FLOATS,                                                   \
-	                             .dtype_of = LAYER_NORM_X,                                                 \
-	                             .about = "x's shape; added to x before, zeros if absent"},                \
+	    [LAYER_NORM_RESIDUAL] =                                                                            \
+	        {.name = "residual",                                                                           \
+	         .is_optional = true,                                                                          \
+	         .is_extra = true,                                                                             \
+	         .dtypes = RULES_FLOATS,                                                                       \
+	         .dtype_of = LAYER_NORM_X,                                                                     \
+	         .about = "x's shape; extents of 1, and missing leading ones, are repeated; added "            \
+	                  "to x before, zeros if absent"},                                                     \
 	    [LAYER_NORM_Y] = LAYER_NORM_OUTPUT("y", false, "x's shape"),                                       \
 	    [LAYER_NORM_SUM] = LAYER_NORM_OUTPUT("sum", true, "x's shape; x + residual, if wanted"),           \
 	};                                                                                                     \

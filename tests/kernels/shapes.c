@@ -511,13 +511,18 @@ static kops_dtype operand_dtype(const struct op_args *args, unsigned v, struct r
 	return shares ? args->views[o->dtype_of].dtype : dtype_among(o->dtypes, r);
 }
 
-/* Makes the operand absent, or gives it as many of the last axes as the op takes. */
+/* Makes the operand absent, or gives it as many of the last axes as the op takes, or fewer where it repeats. */
 static void shape_optional(struct op_args *args, unsigned v, struct random *r)
 {
+	struct view most;
+
 	if (random_chance(r, 30))
 		return;
 	args->views[v].dtype = operand_dtype(args, v, r);
-	op_fit_optional(args, v, ANY_COUNT);
+	if (op_fit_optional(args, v, ANY_COUNT)) {
+		most = args->views[v];
+		shrink_input(args, v, most.rank, most.shape, r);
+	}
 }
 
 /*

@@ -181,7 +181,9 @@ class Ops(PythonTest):
         self.near(y, rms(2 * x.astype(np.float64)) + 2 * x, 16)
         self.fails(kops.ArgumentError, "there is no residual", self.kops.rms_norm, x, sum=out)
         self.fails(kops.ShapeError, "sum has shape", self.kops.rms_norm, x, residual=x, sum=out[0])
-        self.fails(kops.ShapeError, "residual is 4", self.kops.rms_norm, x, residual=x[0])
+        tokens, places = self.numbers((2, 3, 4)), self.numbers((3, 4))
+        self.near(self.kops.layer_norm(tokens, residual=places), layer((tokens + places).astype(np.float64)), 16)
+        self.fails(kops.ShapeError, "residual is 3, which does not repeat", self.kops.rms_norm, x, residual=x[:, 0])
         total.flags.writeable = False
         self.fails(kops.ArgumentError, "read-only", self.kops.rms_norm, tall, residual=tall, sum=total)
 

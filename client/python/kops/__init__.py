@@ -275,7 +275,7 @@ def layer_norm(x: Operand, weight: Operand | None = None, bias: Operand | None =
     x: 1 to 4 axes
     weight: one axis, as long as x's last; ones if absent
     bias: one axis, as long as x's last; zeros if absent
-    residual: x's shape; added to x before, zeros if absent
+    residual: x's shape; extents of 1, and missing leading ones, are repeated; added to x before, zeros if absent
     axis: which axis of x is taken for the last
     eps: added to the variance; 0 or more, finite in f32
     sum: x's shape; x + residual, if wanted, an array that gets it
@@ -307,7 +307,7 @@ def rms_norm(x: Operand, weight: Operand | None = None, bias: Operand | None = N
     x: 1 to 4 axes
     weight: one axis, as long as x's last; ones if absent
     bias: one axis, as long as x's last; zeros if absent
-    residual: x's shape; added to x before, zeros if absent
+    residual: x's shape; extents of 1, and missing leading ones, are repeated; added to x before, zeros if absent
     axis: which axis of x is taken for the last
     eps: added to the mean of squares; 0 or more, finite in f32
     sum: x's shape; x + residual, if wanted, an array that gets it

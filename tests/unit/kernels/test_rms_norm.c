@@ -280,6 +280,30 @@ static void residuals_of_large_numbers(void **state)
 	}
 }
 
+/* A row for all of x, as a vector and as a matrix of one row. */
+static void a_residual_is_repeated(void **state)
+{
+	const uint64_t rows = 4, cols = 333;
+
+	(void)state;
+	fill_rows(1);
+	for (unsigned i = 0; i < 4 * DTYPES; i++) {
+		kops_dtype dtype = dtypes[i % DTYPES];
+		struct op_args args = args_of(&op_layer_norm, dtype, rows, cols), whole = args;
+		const char *kernel = kernels[i / DTYPES % 2];
+
+		for (uint64_t row = 0; row < rows; row++)
+			store((char *)added + row * cols * dtype_size(dtype), dtype, residual, cols);
+		whole.views[LAYER_NORM_RESIDUAL] = view_of(added, dtype, rows, cols);
+		whole.views[LAYER_NORM_Y] = view_of(want, dtype, rows, cols);
+		run(whole, &layer_norm_cpu_kernels, kernel);
+		args.views[LAYER_NORM_RESIDUAL] =
+		    i / DTYPES / 2 ? view_of(added, dtype, 1, cols) : vector_of(added, dtype, cols);
+		run(args, &layer_norm_cpu_kernels, kernel);
+		assert_memory_equal(out, want, rows * cols * dtype_size(dtype));
+	}
+}
+
 static void refused(struct op_args args, int code, const char *sentence)
 {
 	assert_int_equal(op_check(&args, why), code);
@@ -294,7 +318,14 @@ static void operands_that_do_not_fit_are_refused(void **state)
 	args.views[LAYER_NORM_SUM] = view_of(sum, KOPS_F32, 3, 4);
 	refused(args, KOPS_E_INVALID, "sum is x + residual, and there is no residual; give both or neither");
 	args.views[LAYER_NORM_RESIDUAL] = view_of(added, KOPS_F32, 3, 5);
-	refused(args, KOPS_E_SHAPE, "x is 3x4, residual is 3x5: the shapes must be equal");
+	refused(args, KOPS_E_SHAPE,
+	        "residual is 3x5, which does not repeat to x's 3x4: each extent, from the last, must be equal "
+	        "or 1");
+	args.views[LAYER_NORM_RESIDUAL] = vector_of(added, KOPS_F32, 4);
+	other = args;
+	other.views[LAYER_NORM_SUM] = view_of(added, KOPS_F32, 3, 4);
+	refused(other, KOPS_E_OVERLAP,
+	        "output sum overlaps input residual without being the same view; write to other memory");
 	args.views[LAYER_NORM_RESIDUAL] = view_of(added, KOPS_F32, 3, 4);
 	other = args;
 	assert_int_equal(op_check(&other, why), 0);
@@ -336,6 +367,7 @@ int main(void)
 	    cmocka_unit_test(rows_of_zeros_are_the_bias),
 	    cmocka_unit_test(residuals_are_added_as_by_an_op_of_its_own),
 	    cmocka_unit_test(residuals_of_large_numbers),
+	    cmocka_unit_test(a_residual_is_repeated),
 	    cmocka_unit_test(operands_that_do_not_fit_are_refused),
 	    cmocka_unit_test(a_sum_is_a_result_where_there_is_a_residual),
 	};
