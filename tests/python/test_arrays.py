@@ -302,6 +302,9 @@ class DeviceArrays(PythonTest):
             d[1:, 2].upload(0)
             self.assertEqual(np.count_nonzero(d[1:, 2].download()), 0)
             self.assertTrue((d[0].download() == x[0]).all())
+            heads = self.kops.device_array((35,), dtype).upload(x.ravel())[7:].reshape(2, 2, -1).swapaxes(0, 1)
+            self.assertTrue((heads.download() == x[1:].reshape(2, 2, 7).swapaxes(0, 1)).all())
+            self.assertEqual(d.reshape((7, -1)).shape, (7, 5))
 
     def test_results_stay_there(self):
         x, y = self.numbers((8, 8)), self.numbers((8, 8))
@@ -318,6 +321,9 @@ class DeviceArrays(PythonTest):
         self.fails(kops.ArgumentError, "take a slice", lambda: d[0, 0])
         self.fails(kops.ArgumentError, "index", lambda: d[[0, 1]])
         self.fails(kops.ShapeError, "cannot be uploaded", d.upload, np.zeros(3, np.float32))
+        self.fails(kops.ShapeError, "of shape (4, 4) cannot be reshaped to (3, 5)", d.reshape, 3, 5)
+        self.fails(kops.ArgumentError, "reshape() makes views only", d.T.reshape, 16)
+        self.fails(kops.ArgumentError, "reshape() makes views only", d[:, 1:].reshape, 12)
         self.fails(kops.ArgumentError, "device", self.kops.device_array, 3, device="gpu99")
         with kops.connect(self.daemon.socket) as other:
             self.fails(kops.StateError, "another client", other.matmul, d, d)

@@ -46,6 +46,21 @@ class Jobs(PythonTest):
             self.near(c, a.astype(np.float64) @ a, 16)
         self.assertTrue(j.receipt.prepared)
 
+    def test_a_prepared_job_was_checked_and_has_not_run(self):
+        a, c = self.shared((16, 16)), self.poisoned((16, 16))
+        j = self.kops.job()
+        j.matmul(a, a, out=c)
+        j.prepare()
+        self.assertTrue(np.isnan(c).all() and not j.is_done)
+        self.fails(kops.StateError, "", j.add, a, a)
+        j.run()
+        self.near(c, a.astype(np.float64) @ a, 16)
+        self.assertTrue(j.receipt.prepared)
+        wrong = self.kops.job()
+        wrong.matmul(a, a, kernel="none-such")
+        self.fails(kops.Error, "none-such", wrong.prepare)
+        self.kops.job().prepare()  # of no op
+
     def test_nothing_runs_after_an_exception_in_the_block(self):
         a, c = self.shared((4, 4)), self.poisoned((4, 4))
         with self.assertRaises(ZeroDivisionError), self.kops.job() as j:

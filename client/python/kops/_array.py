@@ -240,8 +240,8 @@ def asarray(session: Session, value: ArrayLike, dtype: DTypeLike | None) -> NDAr
 
 
 class DeviceArray:
-    """An array in the memory of a device. Its elements are reached by upload(), download() and ops only; slices, .T and
-    swapaxes() are views of it. Ops with an operand here, also as @ and +, leave their results here too."""
+    """An array in the memory of a device. Its elements are reached by upload(), download() and ops only; slices, .T,
+    swapaxes() and reshape() are views of it. Ops with an operand here, also as @ and +, leave their results here too."""
 
     __slots__ = ("_client", "_resident", "_place", "device")
     __array_ufunc__ = None  # NumPy's operators refuse it
@@ -284,6 +284,18 @@ class DeviceArray:
 
     def swapaxes(self, axis1: int, axis2: int) -> DeviceArray:
         return self._view(self._place.swapaxes(axis1, axis2))
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """As numpy.reshape, of what lies in memory without gaps."""
+        asked = shape[0] if len(shape) == 1 else shape
+        if not self._place.flags.c_contiguous:
+            raise error("INVALID", "this device array has gaps or another order of axes, and reshape() makes views only: copy() it "
+                                   "to a device array of its own first")
+        try:
+            view = self._place.reshape(asked)
+        except ValueError:
+            raise error("SHAPE", f"a device array of shape {self.shape} cannot be reshaped to {asked}") from None
+        return self._view(view if view.ndim else view[None])
 
     def __getitem__(self, key: Any) -> DeviceArray:
         keys = key if isinstance(key, tuple) else (key,)

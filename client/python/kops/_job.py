@@ -157,6 +157,13 @@ class Job(Named):
 
     # Running
 
+    def prepare(self) -> None:
+        """Checks and plans the job in the daemon without running it, so that its first run is as fast as later ones. No op can
+        be added afterwards."""
+        if self._ops:
+            with self._session.turn, self._session as session:
+                session.check(lib.kops_job_prepare(self._job.pointer))
+
     def submit(self) -> None:
         """Copies operands that are not in kops memory, and sends the job. Does not wait. A job without ops, as of arrays
         without elements, is done at once."""
