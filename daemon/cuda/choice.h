@@ -5,32 +5,56 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CUDA_LANES      4
-#define CUDA_LANES_HIGH 2     /* the first ones: what is on them goes before what is on the others */
-#define CUDA_LONG_US    150.0 /* runs planned to be longer keep off these */
+#define CUDA_LANES       10 /* all are for chains but those of high priority */
+#define CUDA_LANES_HIGH  2  /* the first ones: what is on them goes before what is on the others */
+#define CUDA_LANES_LONG  2  /* the next ones: for other long runs, too */
+#define CUDA_LANES_SHORT (CUDA_LANES_HIGH + CUDA_LANES_LONG) /* these, for short runs */
+#define CUDA_LONG_US     150.0 /* runs planned to be longer keep off those of high priority */
+#define CUDA_CHAIN_US    50.0  /* the mean of a chain's ops, at most */
+
+/*
+ * Long runs are planned to take more than CUDA_LONG_US. A chain is one of many short ops, which wait for each
+ * other and leave most of the GPU idle: an encoder of a sentence has fifty ops of 4 us. So several chains run
+ * beside each other, and other long ones only by two.
+ */
+enum cuda_length { CUDA_SHORT, CUDA_CHAIN, CUDA_LONG };
+
+static inline enum cuda_length cuda_length_of(double plan_us, uint32_t n_ops)
+{
+	if (!(plan_us > CUDA_LONG_US))
+		return CUDA_SHORT;
+	return plan_us <= n_ops * CUDA_CHAIN_US ? CUDA_CHAIN : CUDA_LONG;
+}
 
 struct lane_load {
-	unsigned out, long_out; /* runs; those of them that are long */
+	unsigned out, long_out; /* runs; those of them that are not short */
+	bool knows;             /* has a graph of the run that is to go somewhere */
 };
 
-/* The one with the fewest runs among those that it may go to: while long runs are in flight, short ones keep to
- * high priority. */
-static inline unsigned cuda_choose_lane(const struct lane_load loads[CUDA_LANES], bool is_long)
+static inline bool cuda_suits_better(const struct lane_load *a, const struct lane_load *b, bool keeps_off_long)
 {
-	unsigned first = is_long ? CUDA_LANES_HIGH : 0, end = CUDA_LANES, best = first;
+	if (keeps_off_long && (a->long_out == 0) != (b->long_out == 0))
+		return a->long_out == 0;
+	return a->out != b->out ? a->out < b->out : a->knows && !b->knows;
+}
+
+/*
+ * The one with the fewest runs among those that it may go to, and of equal ones one that knows it: while long
+ * runs are in flight, short ones keep to high priority.
+ */
+static inline unsigned cuda_choose_lane(const struct lane_load loads[CUDA_LANES], enum cuda_length length)
+{
+	unsigned first = length == CUDA_SHORT ? 0 : CUDA_LANES_HIGH, best = first;
+	unsigned end = length == CUDA_CHAIN ? CUDA_LANES : CUDA_LANES_SHORT;
 	bool any_long = false;
 
 	for (unsigned i = 0; i < CUDA_LANES; i++)
 		any_long |= loads[i].long_out > 0;
-	if (!is_long && any_long)
+	if (length == CUDA_SHORT && any_long)
 		end = CUDA_LANES_HIGH;
-	for (unsigned i = first + 1; i < end; i++) {
-		bool is_free = is_long || loads[i].long_out == 0,
-		     best_is = is_long || loads[best].long_out == 0;
-
-		if (is_free == best_is ? loads[i].out < loads[best].out : is_free)
+	for (unsigned i = first + 1; i < end; i++)
+		if (cuda_suits_better(&loads[i], &loads[best], length == CUDA_SHORT))
 			best = i;
-	}
 	return best;
 }
 

@@ -220,12 +220,12 @@ static unsigned count_idle(const struct device_state *dev)
 {
 	unsigned idle = 0;
 
-	for (unsigned i = 0; i < CUDA_LANES; i++)
+	for (unsigned i = 0; i < CUDA_LANES_SHORT; i++)
 		idle += dev->lanes[i].load.out == 0;
 	return idle;
 }
 
-unsigned cuda_crowd_dissolve(struct device_state *dev, struct run *ret_runs[CUDA_LANES])
+unsigned cuda_crowd_dissolve(struct device_state *dev, struct run *ret_runs[CUDA_LANES_SHORT])
 {
 	struct crowd *crowd = &dev->crowd;
 	unsigned n = crowd->n;

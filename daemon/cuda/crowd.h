@@ -25,7 +25,7 @@ bool cuda_crowd_join(struct device_state *dev, struct run *run);
  * of the time of a launch for each, and they run side by side. Returns how many these are, which are held back
  * no longer.
  */
-unsigned cuda_crowd_dissolve(struct device_state *dev, struct run *ret_runs[CUDA_LANES]);
+unsigned cuda_crowd_dissolve(struct device_state *dev, struct run *ret_runs[CUDA_LANES_SHORT]);
 /* Starts all that is held back, by one launch. */
 void cuda_crowd_start(struct device_state *dev);
 

@@ -85,7 +85,7 @@ static void start_held(struct device_state *dev)
 /* All that was held back to be started together. */
 static void start_crowd(struct device_state *dev)
 {
-	struct run *alone[CUDA_LANES];
+	struct run *alone[CUDA_LANES_SHORT];
 	unsigned n = cuda_crowd_dissolve(dev, alone);
 
 	for (unsigned i = 0; i < n; i++)

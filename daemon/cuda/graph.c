@@ -108,14 +108,27 @@ static void forget_graphs(struct run *run)
 	stage_free(stage);
 }
 
-struct cuda_graph *cuda_graph_find(struct device_state *dev, const struct lane *lane, struct run *run)
+static struct cuda_graph *graph_for(const struct lane *lane, const struct run *run)
 {
-	struct stage *stage = run->planned;
+	const struct stage *stage = run->planned;
 	struct cuda_graph *graph;
 
 	list_for_each (graph, &stage->graphs, link)
 		if (graph->lane == lane && graph->room == run->room)
-			break;
+			return graph;
+	return NULL;
+}
+
+bool cuda_graph_is_kept(const struct lane *lane, const struct run *run)
+{
+	return graph_for(lane, run) != NULL;
+}
+
+struct cuda_graph *cuda_graph_find(struct device_state *dev, const struct lane *lane, struct run *run)
+{
+	struct stage *stage = run->planned;
+	struct cuda_graph *graph = graph_for(lane, run);
+
 	if (!graph)
 		return NULL;
 	pthread_mutex_lock(&dev->graphs.lock);

@@ -20,6 +20,9 @@
 /* The graph of a run for this lane and its scratch memory, as the run's stage has it. NULL: there is none. */
 struct cuda_graph *cuda_graph_find(struct device_state *dev, const struct lane *lane, struct run *run);
 
+/* Returns true if the lane has a graph of the run, which may yet prove to be stale. */
+bool cuda_graph_is_kept(const struct lane *lane, const struct run *run);
+
 /*
  * From here on what is enqueued on the lane is recorded, not run. timed: it notes its moments, enum
  * run_moment. NULL: CUDA refuses.

@@ -28,9 +28,11 @@ struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 
 	if (with)
 		return with;
-	for (unsigned i = 0; i < CUDA_LANES; i++)
+	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		loads[i] = dev->lanes[i].load;
-	return &dev->lanes[cuda_choose_lane(loads, cuda_is_long(run))];
+		loads[i].knows = cuda_graph_is_kept(&dev->lanes[i], run);
+	}
+	return &dev->lanes[cuda_choose_lane(loads, cuda_length_of(run->plan_us, run->n_ops))];
 }
 
 static void count_long(struct lane *lane, const struct run *run, int n)

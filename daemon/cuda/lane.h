@@ -24,7 +24,7 @@ static inline bool cuda_is_short(const struct run *run)
 
 static inline bool cuda_is_long(const struct run *run)
 {
-	return run->plan_us > CUDA_LONG_US;
+	return cuda_length_of(run->plan_us, run->n_ops) != CUDA_SHORT;
 }
 
 /* The lane that holds runs of this queue; NULL: none does. */

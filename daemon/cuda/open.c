@@ -38,11 +38,16 @@ static void explain_count(cudaError_t error, char why[WHY_BYTES])
 		snprintf(why, WHY_BYTES, "CUDA cannot count the devices: %s", cudaGetErrorString(error));
 }
 
+/* Streams share a GPU's queues, of which CUDA takes 8 by default, and wait for each other there. */
+#define QUEUES "32"
+
 unsigned cuda_count(char why[WHY_BYTES])
 {
 	int n = 0;
-	cudaError_t error = cudaGetDeviceCount(&n);
+	cudaError_t error;
 
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES, 0); /* CUDA reads it when it is first called */
+	error = cudaGetDeviceCount(&n);
 	if (error == cudaSuccess && n > 0)
 		return (unsigned)n;
 	cudaGetLastError();

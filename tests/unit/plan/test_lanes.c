@@ -8,15 +8,15 @@
 
 #include "cuda/choice.h"
 
-static void test_short_runs_use_all_lanes_while_nothing_long_is_out(void **state)
+static void test_short_runs_use_lanes_of_long_ones_while_none_is_out(void **state)
 {
 	struct lane_load loads[CUDA_LANES] = {{0}};
 
 	(void)state;
-	for (unsigned i = 0; i < 3 * CUDA_LANES; i++) {
-		unsigned lane = cuda_choose_lane(loads, false);
+	for (unsigned i = 0; i < 3 * CUDA_LANES_SHORT; i++) {
+		unsigned lane = cuda_choose_lane(loads, CUDA_SHORT);
 
-		assert_int_equal(lane, i % CUDA_LANES);
+		assert_int_equal(lane, i % CUDA_LANES_SHORT);
 		loads[lane].out++;
 	}
 }
@@ -27,14 +27,52 @@ static void test_long_runs_keep_off_lanes_of_high_priority(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
-		unsigned lane = cuda_choose_lane(loads, true);
+		unsigned lane = cuda_choose_lane(loads, CUDA_LONG);
 
-		assert_in_range(lane, CUDA_LANES_HIGH, CUDA_LANES - 1);
+		assert_in_range(lane, CUDA_LANES_HIGH, CUDA_LANES_SHORT - 1);
 		loads[lane].out++;
 		loads[lane].long_out++;
 	}
-	for (unsigned i = CUDA_LANES_HIGH; i < CUDA_LANES; i++)
-		assert_int_equal(loads[i].out, 8 / (CUDA_LANES - CUDA_LANES_HIGH));
+	for (unsigned i = 0; i < CUDA_LANES_LONG; i++)
+		assert_int_equal(loads[CUDA_LANES_HIGH + i].out, 8 / CUDA_LANES_LONG);
+}
+
+static void test_chains_run_beside_each_other(void **state)
+{
+	struct lane_load loads[CUDA_LANES] = {{0}};
+
+	(void)state;
+	for (unsigned i = CUDA_LANES_HIGH; i < CUDA_LANES; i++) {
+		unsigned lane = cuda_choose_lane(loads, CUDA_CHAIN);
+
+		assert_int_equal(lane, i);
+		loads[lane].out++;
+		loads[lane].long_out++;
+	}
+	assert_in_range(cuda_choose_lane(loads, CUDA_SHORT), 0, CUDA_LANES_HIGH - 1);
+}
+
+static void test_of_equal_lanes_one_that_knows_the_run_is_taken(void **state)
+{
+	struct lane_load loads[CUDA_LANES] = {{0}};
+
+	(void)state;
+	loads[5].knows = true;
+	assert_int_equal(cuda_choose_lane(loads, CUDA_CHAIN), 5);
+	assert_int_equal(cuda_choose_lane(loads, CUDA_SHORT), 0); /* which that lane does not take */
+	loads[5].out = 1;
+	assert_int_equal(cuda_choose_lane(loads, CUDA_CHAIN), CUDA_LANES_HIGH);
+}
+
+static void test_a_chain_has_many_short_ops(void **state)
+{
+	(void)state;
+	assert_int_equal(cuda_length_of(CUDA_LONG_US, 1), CUDA_SHORT);
+	assert_int_equal(cuda_length_of(CUDA_LONG_US, 48), CUDA_SHORT);
+	assert_int_equal(cuda_length_of(CUDA_LONG_US + 1, 1), CUDA_LONG);
+	assert_int_equal(cuda_length_of(CUDA_LONG_US + 1, 48), CUDA_CHAIN);
+	assert_int_equal(cuda_length_of(48 * CUDA_CHAIN_US, 48), CUDA_CHAIN);
+	assert_int_equal(cuda_length_of(48 * CUDA_CHAIN_US + 1, 48), CUDA_LONG);
 }
 
 static void test_short_runs_do_not_wait_behind_long_ones(void **state)
@@ -42,16 +80,16 @@ static void test_short_runs_do_not_wait_behind_long_ones(void **state)
 	struct lane_load loads[CUDA_LANES] = {{0}};
 
 	(void)state;
-	loads[CUDA_LANES_HIGH] = (struct lane_load){1, 1};
+	loads[CUDA_LANES_HIGH] = (struct lane_load){1, 1, false};
 	for (unsigned i = 0; i < 20; i++) {
-		unsigned lane = cuda_choose_lane(loads, false);
+		unsigned lane = cuda_choose_lane(loads, CUDA_SHORT);
 
 		assert_in_range(lane, 0, CUDA_LANES_HIGH - 1);
 		loads[lane].out++;
 	}
 	/* A queue that had runs on a lane of high priority may have put a long one there. */
 	loads[0].long_out = 1;
-	assert_int_equal(loads[cuda_choose_lane(loads, false)].long_out, 0);
+	assert_int_equal(loads[cuda_choose_lane(loads, CUDA_SHORT)].long_out, 0);
 }
 
 /* Where long runs are everywhere, priority is what a short one has. */
@@ -61,8 +99,8 @@ static void test_a_short_run_takes_high_priority_at_last(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < CUDA_LANES; i++)
-		loads[i] = (struct lane_load){1, 1};
-	assert_in_range(cuda_choose_lane(loads, false), 0, CUDA_LANES_HIGH - 1);
+		loads[i] = (struct lane_load){1, 1, false};
+	assert_in_range(cuda_choose_lane(loads, CUDA_SHORT), 0, CUDA_LANES_HIGH - 1);
 }
 
 static void test_a_long_run_waits_for_a_gap_only_while_memory_is_unpinned(void **state)
@@ -96,8 +134,11 @@ static void test_a_gap_does_not_last(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(test_short_runs_use_all_lanes_while_nothing_long_is_out),
+	    cmocka_unit_test(test_short_runs_use_lanes_of_long_ones_while_none_is_out),
 	    cmocka_unit_test(test_long_runs_keep_off_lanes_of_high_priority),
+	    cmocka_unit_test(test_chains_run_beside_each_other),
+	    cmocka_unit_test(test_of_equal_lanes_one_that_knows_the_run_is_taken),
+	    cmocka_unit_test(test_a_chain_has_many_short_ops),
 	    cmocka_unit_test(test_short_runs_do_not_wait_behind_long_ones),
 	    cmocka_unit_test(test_a_short_run_takes_high_priority_at_last),
 	    cmocka_unit_test(test_a_long_run_waits_for_a_gap_only_while_memory_is_unpinned),
