@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import time
 
-from . import machine, scale
+from . import encoder, machine, scale
 from .machine import ROOT
 from .programs import Daemon, Failed, Mps, peer, python_peer
 
@@ -418,5 +418,6 @@ def blas_part(rows, build):
 
 PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part,
          "spread": spread_part,
-         "small": small_part, "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part}
+         "small": small_part, "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part,
+         "encoder": encoder.encoder_part}
 GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2, "spread": 2}  # that a part needs; the others need one
