@@ -61,6 +61,20 @@ class Jobs(PythonTest):
         self.fails(kops.Error, "none-such", wrong.prepare)
         self.kops.job().prepare()  # of no op
 
+    def test_a_job_keeps_its_device_arrays(self):
+        a = self.numbers((8, 8))
+        published = self.kops.publish(a, "a", device="cpu")
+        with kops.connect(self.daemon.socket) as other:
+            out, j = other.empty((8, 8)), other.job()
+            j.matmul(j.matmul(other.attach("a"), other.device_array((8, 8)).upload(a)), other.attach("a"), out=out)
+            gc.collect()
+            for _ in range(3):
+                out.fill(np.nan)
+                j.run()
+                self.near(out, np.linalg.matrix_power(a.astype(np.float64), 3), 64)
+            del out, j
+        del published
+
     def test_nothing_runs_after_an_exception_in_the_block(self):
         a, c = self.shared((4, 4)), self.poisoned((4, 4))
         with self.assertRaises(ZeroDivisionError), self.kops.job() as j:

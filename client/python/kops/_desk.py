@@ -12,7 +12,7 @@ import numpy as np
 from . import _array
 from ._array import Array, DeviceArray, Layout, NDArray, dtype_code, elements, is_here, layout, native
 from ._copy import copy_array
-from ._session import Session
+from ._session import Resident, Session
 from .errors import error
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Desk:
         self.session = session
         self.copies: dict[Layout, _Copy] = {}
         self.temporaries: list[Array] = []
+        self.residents: set[Resident] = set()  # device arrays live as long as the desk, as others do by their views
         self.copied_bytes = 0
         self.copy_us = 0.0
 
@@ -81,6 +82,7 @@ class Desk:
     def _place(self, x: DeviceArray) -> NDArray:
         if x._client is not self.client:
             raise error("STATE", "this device array belongs to another client: download() it there")
+        self.residents.add(x._resident)
         return x._place
 
     def _copy(self, x: NDArray, is_written: bool) -> _Copy:
