@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import numpy as np
 import torch
@@ -155,8 +156,9 @@ def process(me, folder, model, *arguments):
         with torch.inference_mode():
             take_part(me, folder, model, *arguments)
     except BaseException:
+        traceback.print_exc()  # before the end of the others ends this one
         barrier.abort()
-        raise
+        sys.exit(1)
 
 
 def take_part(me, folder, model, seconds, cases, barrier, results):

@@ -26,6 +26,7 @@ def program(name):
 
 record, tables = program("record"), program("tables")
 figures, files, machine, programs = record.figures, record.files, record.machine, sys.modules["recording.programs"]
+encoder = figures.encoder
 TREES = {"kernels": "1", "daemon": "2", "proto": "3"}
 
 
@@ -206,6 +207,45 @@ class Record(WithFolder):
             figures.spread_part(rows, self.out.parent)
         self.assertEqual([(r["value"], r["peers"][0]["value"]) for r in rows.list], [(n / 1e3, n / 500) for n in figures.SPREAD_SIZES])
         self.assertEqual(rows.list[1]["name"], "f32 8192³, host to host, over two GPUs")
+
+    def test_clients_of_the_encoder_beside_pytorchs_processes(self):
+        def case(clients, batch, length, rate):
+            return {"clients": clients, "batch": batch, "length": length, "per_second": rate, "p50_us": 200, "p99_us": 300}
+
+        def python_peer(name, wheel, seconds, way, *words, env=None):
+            if way == "kops":
+                return {"rows": [case(16, 32, 64, 1000)], "gpu_mib": 0}
+            if way not in ("graph", "onnx"):
+                return None
+            return {"rows": [case(16, 1, 64, 5000 if env else 500)], "gpu_mib": 9000 if env else 8000}
+
+        class Daemon(Context):
+            def __init__(self, _, devices):
+                self.env = {"PATH": "/bin"}
+
+        class Mps(Context):
+            def __enter__(self):
+                return {"MPS": "1"}
+
+        ours = {(16, 1, 64): case(16, 1, 64, 20000), (1, 32, 16): case(1, 32, 16, 60000)}
+        for name, value in (("Daemon", Daemon), ("Mps", Mps), ("python_peer", python_peer), ("used_mib", lambda: 100),
+                            ("fetch", lambda: ("model", "wheel")), ("publish", lambda *_: {}), ("run_clients", lambda *_: (ours, 1600))):
+            self.addCleanup(setattr, encoder, name, getattr(encoder, name))
+            setattr(encoder, name, value)
+        rows = figures.Rows("encoder")
+        with contextlib.redirect_stdout(io.StringIO()):
+            encoder.encoder_part(rows, self.out.parent)
+        first = rows.list[0]
+        self.assertEqual((first["theme"], first["name"], first["value"], first["unit"]),
+                         ("encoder", "f16, 16 clients, batch 1, 64 tokens: sentences", 20000, "1/s"))
+        self.assertEqual(first["target"], "≥ 2 × the best of them")
+        self.assertEqual([(p["name"], p["ratio"]) for p in first["peers"]],
+                         [("PyTorch, CUDA graphs", 40), ("PyTorch, CUDA graphs, under MPS", 4), ("onnxruntime on the CPU", 40)])
+        self.assertEqual([r["name"].rpartition(": ")[2] for r in rows.list[:6]], ["sentences", "p50", "p99"] * 2)
+        self.assertEqual((rows.list[3]["theme"], rows.list[3]["peers"]), ("encoder-all", []))
+        memory = next(r for r in rows.list if r["unit"] == "MiB")
+        self.assertEqual([memory["value"], *(p["value"] for p in memory["peers"])], [1500, 8000, 9000])
+        self.assertIn("f16, in Python, 16 clients, batch 32, 64 tokens: sentences", [r["name"] for r in rows.list])
 
     def test_names_are_parts_keys_and_patterns(self):
         parts, keys = ["cpu", "jobs"], ["gemm", "choice-f32", "choice-f16"]
