@@ -352,7 +352,20 @@ struct launch {
 	 * place modulo 256 bytes. KOPS_E_STATE if the kernel cannot use them. NULL: use the addresses in args.
 	 */
 	void *const *addresses;
+	/*
+	 * Parts of an op that grows: what the kernel keeps for later ones, as kernel->kept_bytes() says.
+	 * kernel_launch_part() sets all but memory. NULL: nothing is kept.
+	 */
+	struct {
+		void *memory;                /* 256-byte aligned */
+		const struct op_args *whole; /* the op that the part is of */
+		/* Of the part's inputs the elements that no launch before had; absent where there are none. */
+		const struct op_args *fresh;
+		bool begins; /* no launch before has left anything in the memory */
+	} kept;
 };
+
+struct op_cut;
 
 struct kernel {
 	const char *name;
@@ -383,6 +396,15 @@ struct kernel {
 	 */
 	double (*first_ns)(const struct op_args *args);
 	uint64_t (*workspace)(const struct op_args *args); /* NULL: none. Pure. */
+	/*
+	 * Returns in how many bytes parts of a cut that grows keep what the kernel makes of inputs, so that it
+	 * is made once. Results are the same bit for bit. 0: not of this cut. Pure. NULL: always 0.
+	 *
+	 * kept_ns: like time_ns, of a part for which no more than `fresh` (struct launch) is made. NULL where
+	 * kept_bytes is.
+	 */
+	uint64_t (*kept_bytes)(const struct op_args *whole, const struct op_cut *cut);
+	double (*kept_ns)(const struct op_args *part, const struct op_args *fresh);
 	/* GPU: launches take no notice of multiprocessors_left. The driver has to keep them off. */
 	bool takes_all;
 	/*
@@ -604,6 +626,11 @@ bool op_cut_growing(const struct op_args *args, const struct growth *how, struct
  * the part's elements of v are new; and if it is the last to write elements of the output v. */
 unsigned op_part_news(const struct op_args *args, const struct op_cut *cut, uint32_t i);
 unsigned op_part_results(const struct op_args *args, const struct op_cut *cut, uint32_t i);
+/*
+ * Of a cut that grows. Makes the inputs of part i that no earlier part with all steps had, and leaves the
+ * others absent. Returns false if the part has some of the steps only.
+ */
+bool op_part_fresh(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret);
 
 /*
  * Cuts checked args into a grid of at most wanted[i] chunks of axis i, and each tile into at most wanted_steps
@@ -656,8 +683,11 @@ bool kernel_takes_parts(const struct kernel *kernel, const struct op_args *args,
 
 /* Returns the workspace that the largest part needs. */
 uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
+/* Returns what the kernel keeps between the parts of the op. */
+uint64_t kernel_kept_bytes(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut);
 
-/* Computes part i. convert: copies elements between views of one shape and different types. */
+/* Computes part i. launch->kept.memory: kernel_kept_bytes(), of all parts; NULL: nothing is kept. convert:
+ * copies elements between views of one shape and different types. */
 typedef int part_convert(const struct view *from, const struct view *to, const struct launch *launch);
 int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut,
                        uint32_t i, const struct launch *launch, part_convert *convert);

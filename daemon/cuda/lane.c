@@ -108,13 +108,16 @@ void cuda_out_put(struct device_state *dev, struct out *out)
 
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out)
 {
+	const struct stage *stage = out->stage;
+
 	return (struct launch){
-	    .workspace = out->stage->scratch + out->stage->copies_bytes,
-	    .workspace_bytes = out->stage->workspace_bytes,
+	    .workspace = stage_workspace(stage),
+	    .workspace_bytes = stage->workspace_bytes,
 	    .stream = (struct stream *)lane->stream,
 	    .library = (struct library *)lane->cublas,
-	    .over_link = out->stage->reads_host,
+	    .over_link = stage->reads_host,
 	    .multiprocessors_left = out->run->room != RUN_KEEPS_ALL ? cuda_multiprocessors_left() : 0,
+	    .kept.memory = stage_kept(stage),
 	};
 }
 

@@ -215,6 +215,18 @@ static double part_transfer_us(const struct planner *p, const struct op_args *pa
 	return us;
 }
 
+/* Returns us to compute a part. keeps: the kernel finds what it made of operands for earlier parts. */
+static double part_us(const struct planner *p, const struct run_op *op, const struct op_args *args,
+                      const struct op_cut *cut, uint32_t i, bool keeps)
+{
+	struct op_args part, fresh;
+
+	op_part(args, cut, i, &part);
+	if (keeps && op_part_fresh(args, cut, i, &fresh))
+		return p->info.op_us + op->kernel->kept_ns(&part, &fresh) * 1e-3;
+	return op_us(&p->info, op->kernel, &part, NULL, 1);
+}
+
 /*
  * Returns us from the first upload to the last download: each part waits for its upload, and its download for
  * it. args: as the kernel sees them.
@@ -222,18 +234,18 @@ static double part_transfer_us(const struct planner *p, const struct op_args *pa
 static double streamed_us(const struct planner *p, const struct run_op *op, const struct op_args *args,
                           const struct op_cut *cut, double *ret_longest_us)
 {
+	bool keeps = kernel_kept_bytes(op->kernel, args, cut) > 0;
 	double up = 0, compute = 0, down = 0;
 
 	*ret_longest_us = 0;
 	for (uint32_t i = 0; i < cut->n_parts; i++) {
 		double before = fmax(compute, down);
-		struct op_args host, staged;
+		struct op_args host;
 
 		op_part(&op->args, cut, i, &host);
-		op_part(args, cut, i, &staged);
 		up += part_transfer_us(p, &host, op_part_news(&op->args, cut, i), true);
 		compute = fmax(fmax(compute, up), i * STREAM_PART_US);
-		compute += op_us(&p->info, op->kernel, &staged, NULL, 1);
+		compute += part_us(p, op, args, cut, i, keeps);
 		down =
 		    fmax(compute, down) + part_transfer_us(p, &host, op_part_results(&op->args, cut, i), false);
 		*ret_longest_us = fmax(*ret_longest_us, fmax(compute, down) - before);

@@ -236,7 +236,7 @@ static void decide_direct(struct stage *stage, const struct direct_limits *direc
 
 static void give_room(struct stage *stage)
 {
-	stage->copies_bytes = stage->workspace_bytes = stage->carried_bytes = 0;
+	stage->copies_bytes = stage->workspace_bytes = stage->carried_bytes = stage->kept_bytes = 0;
 	for (unsigned c = 0; c < stage->n_copies; c++) {
 		if (stage->copies[c].direct)
 			continue;
@@ -250,12 +250,15 @@ static void give_room(struct stage *stage)
 
 		if (bytes > stage->carried_bytes)
 			stage->carried_bytes = bytes;
-		if (!op->kernel->workspace || op_is_empty(stage_op(stage, i)))
+		if (op_is_empty(stage_op(stage, i)))
 			continue;
 		stage_args(stage, i, &args);
 		bytes = layout_aligned(kernel_workspace(op->kernel, &args, &op->cut));
 		if (bytes > stage->workspace_bytes)
 			stage->workspace_bytes = bytes;
+		bytes = layout_aligned(kernel_kept_bytes(op->kernel, &args, &op->cut));
+		if (bytes > stage->kept_bytes)
+			stage->kept_bytes = bytes;
 	}
 }
 
@@ -369,7 +372,7 @@ void stage_free(struct stage *stage)
 
 uint64_t stage_scratch_bytes(const struct stage *stage)
 {
-	return stage->copies_bytes + stage->workspace_bytes + stage->carried_bytes;
+	return stage->copies_bytes + stage->workspace_bytes + stage->carried_bytes + stage->kept_bytes;
 }
 
 bool stage_waits(const struct stage *stage)

@@ -57,6 +57,7 @@ struct stage {
 	uint64_t copies_bytes;    /* room of all copies that are not direct */
 	uint64_t workspace_bytes; /* the most that an op's kernel wants */
 	uint64_t carried_bytes;   /* the most that an op's parts hand on; behind the workspace */
+	uint64_t kept_bytes;      /* what the kernel of a streamed op keeps between parts; behind these */
 	bool is_settled;          /* which copies are direct was decided, by what is pinned */
 	bool reads_host;          /* settled, and some copy that is read is direct */
 	bool streams;             /* settled, and the run is streamed */
@@ -117,6 +118,18 @@ bool stage_is_sound(const struct stage *stage);
 void stage_args(const struct stage *stage, unsigned i, struct op_args *ret_args);
 
 uint64_t stage_scratch_bytes(const struct stage *stage);
+
+/* In the scratch memory: the kernels' workspace; where the parts of a streamed op keep something, NULL:
+ * nowhere. */
+static inline char *stage_workspace(const struct stage *stage)
+{
+	return stage->scratch + stage->copies_bytes;
+}
+static inline char *stage_kept(const struct stage *stage)
+{
+	return stage->kept_bytes > 0 ? stage_workspace(stage) + stage->workspace_bytes + stage->carried_bytes
+	                             : NULL;
+}
 
 /* Whether anything is uploaded or downloaded. */
 static inline bool stage_moves(const struct stage *stage)

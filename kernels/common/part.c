@@ -172,6 +172,23 @@ void op_part(const struct op_args *args, const struct op_cut *cut, uint32_t i, s
 	              size_of(op->steps(args), cut->step_chunk, step, n));
 }
 
+/* Launches a part that hands on what the kernel keeps, but parts along steps, which do not. */
+static int launch_kept(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut,
+                       uint32_t i, const struct op_args *part, const struct launch *launch)
+{
+	struct launch with = *launch;
+	struct op_args fresh;
+
+	if (!launch->kept.memory || !op_part_fresh(args, cut, i, &fresh)) {
+		with.kept.memory = NULL;
+		return kernel->launch(part, &with);
+	}
+	with.kept.whole = args;
+	with.kept.fresh = &fresh;
+	with.kept.begins = i == cut->first_parts;
+	return kernel->launch(part, &with);
+}
+
 int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut,
                        uint32_t i, const struct launch *launch, part_convert *convert)
 {
@@ -185,7 +202,7 @@ int kernel_launch_part(const struct kernel *kernel, const struct op_args *args, 
 	y = &tile.views[output];
 	wide = &part.views[output];
 	if (y->dtype == wide->dtype)
-		return kernel->launch(&part, launch);
+		return launch_kept(kernel, args, cut, i, &part, launch);
 	if (i % cut->n_steps == 0 && op_reads_output(args, output))
 		rc = convert(y, wide, launch);
 	if (rc == 0)
@@ -246,6 +263,38 @@ unsigned op_part_results(const struct op_args *args, const struct op_cut *cut, u
 	if (i < cut->first_parts)
 		return i + 1 < cut->first_parts ? 0 : outputs;
 	return op_part_news(args, cut, i) & outputs;
+}
+
+/* Whether a tile before this one, but not the first, had the elements of operand v that the first one has. */
+static bool had_first_again(const struct op_args *args, const struct op_cut *cut, uint32_t tile, unsigned v)
+{
+	struct chunks at[PART_AXES_MAX];
+
+	for (uint32_t i = 1; i < tile; i++)
+		if (!part_divides(args, find_growing(args->op, cut, i, at), v))
+			return true;
+	return false;
+}
+
+bool op_part_fresh(const struct op_args *args, const struct op_cut *cut, uint32_t i, struct op_args *ret)
+{
+	uint32_t tile = tile_of(cut, i);
+	unsigned news = op_part_news(args, cut, i);
+	struct op_args first;
+
+	if (i < cut->first_parts)
+		return false;
+	op_tile(args, cut, i, ret);
+	op_tile(args, cut, 0, &first);
+	for (unsigned v = 0; v < args->op->n_operands; v++) {
+		if (news >> v & 1 && !op_is_output(args->op, v))
+			continue;
+		ret->views[v] = (struct view){0};
+		/* The first tile had it in steps. */
+		if (cut->first_parts > 0 && !op_is_output(args->op, v) && !had_first_again(args, cut, tile, v))
+			ret->views[v] = first.views[v];
+	}
+	return true;
 }
 
 unsigned op_part_moves(const struct op_args *args, const struct op_cut *cut, uint32_t i)
@@ -365,4 +414,9 @@ uint64_t kernel_workspace(const struct kernel *kernel, const struct op_args *arg
 		most = bytes > most ? bytes : most;
 	}
 	return most;
+}
+
+uint64_t kernel_kept_bytes(const struct kernel *kernel, const struct op_args *args, const struct op_cut *cut)
+{
+	return kernel->kept_bytes && cut->grows && !op_is_empty(args) ? kernel->kept_bytes(args, cut) : 0;
 }

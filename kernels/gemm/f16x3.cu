@@ -69,26 +69,29 @@ __global__ void __launch_bounds__(THREADS, 1) multiply_f64(fallback f)
 struct workspace_layout {
 	gemm_problem p;
 	split_task split;
-	float4 *kept;
-	uint64_t zeroed, bytes; /* from the beginning */
+	float4 *sums;
+	/* From the beginning: what starts as zeros, all but the sums, and all. */
+	uint64_t zeroed, split_bytes, bytes;
 };
 
-split_operand split_operand_of(const gemm_operand &o, uint64_t batch, uint64_t lines, uint64_t depth,
-                               int64_t line_stride, int64_t k_stride)
+/* The lines of operand i of a product by rows, or some of them. */
+split_operand split_operand_of(const gemm_problem &p, int i, const void *data, uint64_t lines)
 {
+	gemm_operand o = i == 0 ? p.a : p.b;
 	split_operand s = {};
 
-	s.data = (const float *)o.data;
+	o.data = (void *)data;
+	s.data = (const float *)data;
 	s.batch_stride = o.batch;
-	s.line_stride = line_stride;
-	s.k_stride = k_stride;
-	s.batches = o.batch ? batch : 1;
+	s.line_stride = i == 0 ? o.row : o.col;
+	s.k_stride = i == 0 ? o.col : o.row;
+	s.batches = o.batch ? p.batch : 1;
 	s.lines = lines;
-	s.depth = depth;
+	s.depth = p.k;
 	s.padded_lines = round_up(lines, LINES_UNIT);
-	s.padded_depth = round_up(depth, DEPTH_UNIT);
-	s.along_k = along_k(k_stride, line_stride);
-	s.vectors = s.along_k && has_vectors(o, k_stride, line_stride, depth);
+	s.padded_depth = round_up(p.k, DEPTH_UNIT);
+	s.along_k = along_k(s.k_stride, s.line_stride);
+	s.vectors = s.along_k && has_vectors(o, s.k_stride, s.line_stride, p.k);
 	return s;
 }
 
@@ -102,11 +105,12 @@ workspace_layout workspace_layout_of(const op_args *args, int terms, char *base)
 	layout.p = gemm_by_rows(&given);
 	const gemm_problem &p = layout.p;
 	split_operand *operands = layout.split.operands;
-	operands[0] = split_operand_of(p.a, p.batch, p.m, p.k, p.a.row, p.a.col);
-	operands[1] = split_operand_of(p.b, p.batch, p.n, p.k, p.b.col, p.b.row);
+	operands[0] = split_operand_of(p, 0, p.a.data, p.m);
+	operands[1] = split_operand_of(p, 1, p.b.data, p.n);
 	for (int i = 0; i < 2; i++) {
 		uint64_t lines = operands[i].batches * operands[i].padded_lines;
-		layout.split.found.of[i] = (findings *)(base + at);
+		layout.split.found.all[i] = (findings *)(base + at);
+		layout.split.found.regions[i] = layout.split.found.all[i] + 1;
 		layout.split.found.batch_lines[i] = operands[i].batches > 1 ? operands[i].padded_lines : 0;
 		at += round_up((1 + lines / REGION) * sizeof(findings), 256);
 	}
@@ -123,7 +127,8 @@ workspace_layout workspace_layout_of(const op_args *args, int terms, char *base)
 		operands[i].tiles = (uint4 *)(base + at);
 		at += operands[i].batches * operands[i].padded_lines * operands[i].padded_depth * 2 * terms;
 	}
-	layout.kept = (float4 *)(base + at);
+	layout.split_bytes = at;
+	layout.sums = (float4 *)(base + at);
 	if (p.k > SEGMENT * TILE_DEPTH)
 		at += (uint64_t)gemm_hopper_multiprocessors() * KEPT_BYTES;
 	layout.bytes = at;
@@ -137,17 +142,24 @@ void launch_split(void (*kernel)(split_task), uint64_t (*blocks_of)(const split_
 
 	t.blocks_of_first = (unsigned)first;
 	t.blocks = (unsigned)blocks;
+	if (blocks == 0)
+		return;
 	launch_kernel(
 	    kernel,
 	    {dim3((unsigned)(blocks < most_blocks ? blocks : most_blocks)), dim3(SPLIT_THREADS), 0, 1, early},
 	    stream, t);
 }
 
-/* The first pass, with what it and the next one count begun at zero. */
-void launch_measure(const workspace_layout &layout, cudaStream_t stream)
+/* What the passes count begins at zero. */
+void launch_zeros(const workspace_layout &layout, cudaStream_t stream)
 {
-	cudaMemsetAsync(layout.split.found.of[0], 0, layout.zeroed, stream);
-	launch_split(measure_lines, measure_blocks, layout.split, UINT64_MAX, false, stream);
+	cudaMemsetAsync(layout.split.found.all[0], 0, layout.zeroed, stream);
+}
+
+/* The first pass. */
+void launch_measure(const split_task &fresh, cudaStream_t stream)
+{
+	launch_split(measure_lines, measure_blocks, fresh, UINT64_MAX, false, stream);
 }
 
 /* Tiles of C, those of a cluster counted as one. */
@@ -192,16 +204,17 @@ template <class FORMAT> bool wants_large_cut(const product &p, uint64_t batch, i
 	       product_ns<small_cut<FORMAT>>(p, batch, multiprocessors);
 }
 
-product product_of(const workspace_layout &layout, const op_args *args)
+/* split: of all lines. */
+product product_of(const gemm_problem &of, const split_task &split, float4 *sums, const op_args *args)
 {
-	const split_operand *operands = layout.split.operands;
+	const split_operand *operands = split.operands;
 	product p = {};
 
-	p.c = layout.p.c;
-	p.to_c = epilogue_of<float>(args, layout.p);
+	p.c = of.c;
+	p.to_c = epilogue_of<float>(args, of);
 	p.c_pairs = p.c.col == 1 && p.c.row % 2 == 0 && p.c.batch % 2 == 0 && (uintptr_t)p.c.data % 8 == 0;
-	p.m = layout.p.m;
-	p.n = layout.p.n;
+	p.m = of.m;
+	p.n = of.n;
 	p.k_tiles = operands[0].padded_depth / TILE_DEPTH;
 	p.a_batch = operands[0].batches > 1 ? operands[0].padded_lines : 0;
 	p.b_batch = operands[1].batches > 1 ? operands[1].padded_lines : 0;
@@ -209,32 +222,33 @@ product product_of(const workspace_layout &layout, const op_args *args)
 	p.b = operands[1].tiles;
 	p.a_largest = operands[0].largest;
 	p.b_largest = operands[1].largest;
-	p.kept = layout.kept;
-	p.found = layout.split.found;
+	p.kept = sums;
+	p.found = split.found;
 	return p;
 }
 
-/* Cuts the operands up and multiplies, where this format is due. */
+/* Cuts up what is fresh of the operands and multiplies, where this format is due. */
 template <class FORMAT>
-void launch_format(const workspace_layout &layout, const op_args *args, int multiprocessors,
-                   const struct launch *launch)
+void launch_format(const gemm_problem &of, const split_task &fresh, const split_task &all, float4 *sums,
+                   const op_args *args, const struct launch *launch)
 {
+	int multiprocessors = gemm_hopper_multiprocessors();
 	uint64_t most = FORMAT::TERMS == 2 ? UINT64_MAX : 3 * (uint64_t)multiprocessors;
-	product p = product_of(layout, args);
+	product p = product_of(of, all, sums, args);
 
-	launch_split(split_lines<FORMAT>, split_blocks, layout.split, most, cuda_may_be_early(launch),
+	launch_split(split_lines<FORMAT>, split_blocks, fresh, most, cuda_may_be_early(launch),
 	             cuda_stream(launch));
-	if (wants_large_cut<FORMAT>(p, layout.p.batch, multiprocessors))
-		launch_product<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors, launch);
+	if (wants_large_cut<FORMAT>(p, of.batch, multiprocessors))
+		launch_product<large_cut<FORMAT>>(p, of.batch, multiprocessors, launch);
 	else
-		launch_product<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors, launch);
+		launch_product<small_cut<FORMAT>>(p, of.batch, multiprocessors, launch);
 }
 
-void launch_fallback(const workspace_layout &layout, const op_args *args, int multiprocessors,
-                     const struct launch *launch)
+void launch_fallback(const survey &found, const op_args *args, const struct launch *launch)
 {
+	int multiprocessors = gemm_hopper_multiprocessors();
 	static void (*const kernels[8])(fallback) = KERNELS(multiply_f64);
-	fallback f = {gemm_task_of(args), 0, layout.split.found};
+	fallback f = {gemm_task_of(args), 0, found};
 	access how = access_of(f.t.p);
 	uint64_t most;
 
@@ -246,12 +260,75 @@ void launch_fallback(const workspace_layout &layout, const op_args *args, int mu
 	              cuda_stream(launch), f);
 }
 
+/* ---- Parts that keep their pairs ---- */
+
+/* Operand i of a product by rows. */
+const view &view_of(const op_args *args, const gemm_problem &given, int i)
+{
+	return args->views[(i == 0) != gemm_is_turned(&given) ? GEMM_A : GEMM_B];
+}
+
+/* What is fresh of the operands of a part (struct launch), which has them in that order. */
+split_task fresh_of(const op_args *part, const op_args *fresh)
+{
+	gemm_problem given = gemm_problem_of(part), p = gemm_by_rows(&given);
+	split_task t = {};
+
+	for (int i = 0; i < 2; i++) {
+		const view &v = view_of(fresh, given, i);
+		bool is_a = &v == &fresh->views[GEMM_A];
+
+		if (!view_is_absent(&v))
+			t.operands[i] = split_operand_of(p, i, v.data, v.shape[v.rank - (is_a ? 2 : 1)]);
+	}
+	return t;
+}
+
+/* Has the lines of operand i of a task, if there are any, lie where they belong in the whole product's. */
+void lie_in(const split_task &whole, int i, split_task *t)
+{
+	const split_operand &w = whole.operands[i];
+	split_operand &o = t->operands[i];
+	uint64_t first = o.line_stride ? (uint64_t)((o.data - w.data) / o.line_stride) : 0;
+
+	o.largest = w.largest + first;
+	o.nonzeros = w.nonzeros + first;
+	o.losses = w.losses + first;
+	o.small = w.small + first;
+	o.tiles = w.tiles + first / TILE_LINES * (w.padded_depth / TILE_DEPTH) * (PAIRS_BYTES / sizeof(uint4));
+	t->found.all[i] = whole.found.all[i];
+	t->found.regions[i] = whole.found.regions[i] + first / REGION;
+}
+
+/*
+ * Pairs lie in the memory that parts keep, with what was found in them: for all lines of the whole product, of
+ * which the fresh ones are cut up now. Triples, which are seldom wanted, are cut up anew for each part, in its
+ * workspace.
+ */
+void use_kept(const op_args *args, const struct launch *launch, split_task *triples, split_task *pairs,
+              split_task *fresh)
+{
+	workspace_layout whole =
+	    workspace_layout_of(launch->kept.whole, f16_pairs::TERMS, (char *)launch->kept.memory);
+
+	if (launch->kept.begins)
+		launch_zeros(whole, cuda_stream(launch));
+	*fresh = fresh_of(args, launch->kept.fresh);
+	for (int i = 0; i < 2; i++) {
+		lie_in(whole.split, i, pairs);
+		lie_in(whole.split, i, fresh);
+		triples->operands[i].largest = pairs->operands[i].largest;
+		triples->operands[i].nonzeros = pairs->operands[i].nonzeros;
+		triples->found.all[i] = pairs->found.all[i];
+		triples->found.regions[i] = pairs->found.regions[i];
+	}
+}
+
 /* ---- The kernels' conditions ---- */
 
 /* Numbers to be cut up. Not an integer: axes of stride 0 may have any length. */
-double numbers_of(const op_args *args)
+double numbers_of(const split_task &split)
 {
-	split_task split = workspace_layout_of(args, 0, nullptr).split;
 	double n = 0;
 
 	for (const split_operand &o : split.operands)
@@ -259,20 +336,26 @@ double numbers_of(const op_args *args)
 	return n;
 }
 
-template <class FORMAT> double format_ns(const op_args *args)
+/* numbers: that are cut up for it. */
+template <class FORMAT> double format_ns(const op_args *args, double numbers)
 {
 	const auto &t = fitted.f16x3;
 	int multiprocessors = gemm_hopper_multiprocessors();
 	workspace_layout layout = workspace_layout_of(args, 0, nullptr);
-	product p = product_of(layout, args);
+	product p = product_of(layout.p, layout.split, nullptr, args);
 	double product = fmin(product_ns<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors),
 	                      product_ns<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors));
-	double passes = numbers_of(args) * (4 + 4 + 2 * FORMAT::TERMS) * t.passes;
+	double passes = numbers * (4 + 4 + 2 * FORMAT::TERMS) * t.passes;
 	double per_element = !p.c_pairs ? t.write_single : p.c.row % 8 ? t.write_within : t.write_sectors;
 	double writing = per_element * (double)layout.p.batch * (double)p.m * (double)p.n;
 
 	product *= t.of_cut * cuda_clock_factor();
 	return t.launch_ns + fitted_lasting_ns(product, t.lasting) + cuda_ns_of_bytes(passes + writing, 1);
+}
+
+template <class FORMAT> double format_ns(const op_args *args)
+{
+	return format_ns<FORMAT>(args, numbers_of(workspace_layout_of(args, 0, nullptr).split));
 }
 
 /* terms: as in workspace_layout_of(). */
@@ -300,7 +383,7 @@ bool supports(const op_args *args, int terms, const char **ret_why_not)
 		return false;
 	*ret_why_not =
 	    "needs 4 bytes of workspace per element of A and B, or 6, and would take more than 32 GiB";
-	if (numbers_of(args) * 2 * terms > 0x1p35)
+	if (numbers_of(workspace_layout_of(args, 0, nullptr).split) * 2 * terms > 0x1p35)
 		return false;
 	*ret_why_not =
 	    "leaves products of more than 1e15 FLOPs to others: on unfit operands they would take too long";
@@ -344,18 +427,39 @@ extern "C" uint64_t gemm_f16x3_workspace(const op_args *args)
 	return workspace_layout_of(args, f16x3_terms(args), nullptr).bytes;
 }
 
+/* Lines of a part have to fill regions, unless they are the last. */
+extern "C" uint64_t gemm_f16x3_kept_bytes(const op_args *whole, const op_cut *cut)
+{
+	for (unsigned axis = 0; axis < whole->op->n_part_axes; axis++)
+		if (cut->axes[axis].n > 1 &&
+		    (cut->axes[axis].chunk % LINES_UNIT != 0 || cut->axes[axis].first % LINES_UNIT != 0))
+			return 0;
+	return gemm_problem_of(whole).batch == 1
+	           ? workspace_layout_of(whole, f16_pairs::TERMS, nullptr).split_bytes
+	           : 0;
+}
+
+extern "C" double gemm_f16x3_kept_ns(const op_args *part, const op_args *fresh)
+{
+	return format_ns<f16_pairs>(part, numbers_of(fresh_of(part, fresh)));
+}
+
 extern "C" CUDA_LAUNCH(gemm_f16x3)
 {
 	workspace_layout layout = workspace_layout_of(args, f16x3_terms(args), (char *)launch->workspace);
-	int multiprocessors = gemm_hopper_multiprocessors();
+	split_task &triples = layout.split;
 
-	layout.split.found.pairs_tried = true;
-	layout.split.found.triples_tried = wants_triples(args);
-	launch_measure(layout, cuda_stream(launch));
-	launch_format<f16_pairs>(layout, args, multiprocessors, launch);
-	if (layout.split.found.triples_tried)
-		launch_format<bf16_triples>(layout, args, multiprocessors, launch);
-	launch_fallback(layout, args, multiprocessors, launch);
+	triples.found.pairs_tried = true;
+	triples.found.triples_tried = wants_triples(args);
+	launch_zeros(layout, cuda_stream(launch));
+	split_task pairs = triples, fresh = triples;
+	if (launch->kept.memory)
+		use_kept(args, launch, &triples, &pairs, &fresh);
+	launch_measure(fresh, cuda_stream(launch));
+	launch_format<f16_pairs>(layout.p, fresh, pairs, layout.sums, args, launch);
+	if (triples.found.triples_tried)
+		launch_format<bf16_triples>(layout.p, triples, triples, layout.sums, args, launch);
+	launch_fallback(triples.found, args, launch);
 	return cuda_launch_status();
 }
 
@@ -380,11 +484,12 @@ extern "C" uint64_t gemm_bf16x6_workspace(const op_args *args)
 extern "C" CUDA_LAUNCH(gemm_bf16x6)
 {
 	workspace_layout layout = workspace_layout_of(args, bf16_triples::TERMS, (char *)launch->workspace);
-	int multiprocessors = gemm_hopper_multiprocessors();
+	split_task &split = layout.split;
 
-	layout.split.found.triples_tried = true;
-	launch_measure(layout, cuda_stream(launch));
-	launch_format<bf16_triples>(layout, args, multiprocessors, launch);
-	launch_fallback(layout, args, multiprocessors, launch);
+	split.found.triples_tried = true;
+	launch_zeros(layout, cuda_stream(launch));
+	launch_measure(split, cuda_stream(launch));
+	launch_format<bf16_triples>(layout.p, split, split, layout.sums, args, launch);
+	launch_fallback(split.found, args, launch);
 	return cuda_launch_status();
 }

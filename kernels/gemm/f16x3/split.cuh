@@ -140,7 +140,8 @@ constexpr int REGION = LINES_UNIT; /* lines of A, and of B */
 
 /* What was found in both operands. Code for sm_90 without wgmma has nothing but f64. */
 struct survey {
-	findings *of[2];         /* [0]: in all lines; [1 + i]: in the i-th REGION of them, batch by batch */
+	findings *all[2];        /* in all lines, perhaps in others as well */
+	findings *regions[2];    /* in each REGION of them, batch by batch */
 	uint64_t batch_lines[2]; /* from one batch to the next; 0 where one matrix serves all */
 	bool pairs_tried, triples_tried;
 
@@ -151,7 +152,7 @@ struct survey {
 	__device__ __forceinline__ terms of_all() const
 	{
 #ifdef KOPS_HOPPER
-		findings a = read_findings(of[0]), b = read_findings(of[1]);
+		findings a = read_findings(all[0]), b = read_findings(all[1]);
 
 		if (pairs_fit(a, b))
 			return PAIRS;
@@ -163,8 +164,8 @@ struct survey {
 	/* Where it is BY_REGION: of the region that has this element of C. */
 	__device__ __forceinline__ terms at(uint64_t batch, uint64_t row, uint64_t col) const
 	{
-		findings a = read_findings(of[0] + 1 + (batch * batch_lines[0] + row) / REGION);
-		findings b = read_findings(of[1] + 1 + (batch * batch_lines[1] + col) / REGION);
+		findings a = read_findings(regions[0] + (batch * batch_lines[0] + row) / REGION);
+		findings b = read_findings(regions[1] + (batch * batch_lines[1] + col) / REGION);
 
 		if (pairs_fit(a, b))
 			return PAIRS;
@@ -194,7 +195,7 @@ struct split_task {
 /* Thousands of writes to one place would take their time: most lines only see that it is done. */
 __device__ __forceinline__ void report(const split_task &t, int which, uint64_t line, unsigned findings::*what)
 {
-	findings *all = t.found.of[which], *region = all + 1 + line / REGION;
+	findings *all = t.found.all[which], *region = t.found.regions[which] + line / REGION;
 
 	if (!(region->*what))
 		all->*what = region->*what = 1;
@@ -466,7 +467,7 @@ __device__ __forceinline__ void judge(bf16_triples, const split_task &t, int whi
 	if (losses != 0)
 		report(t, which, line, &findings::lost);
 	if ((small == 0 && !first_of_line) || largest == 0 ||
-	    *(volatile unsigned *)&t.found.of[which][1 + line / REGION].lost)
+	    *(volatile unsigned *)&t.found.regions[which][line / REGION].lost)
 		return;
 	uint64_t n = o.nonzeros[line] - atomicAdd(o.small + line, small) - small;
 	if (n * n < bf16_triples::LONG * o.depth)

@@ -43,6 +43,7 @@ struct task {
 	struct op_args args;
 	const struct run_op *op;
 	uint32_t part;
+	void *kept;
 };
 
 struct stream {
@@ -108,7 +109,7 @@ static const struct stage_mover mover = {upload, download, settle, follow};
 /* False: it has to wait. */
 static bool do_task(const struct task *t)
 {
-	const struct launch launch = {0};
+	const struct launch launch = {.kept.memory = t->kept};
 
 	switch (t->kind) {
 	case UPLOAD:
@@ -222,6 +223,7 @@ static void enqueue_part(struct stage *stage)
 	t->args = args;
 	t->op = &run->ops[run->next_op];
 	t->part = run->next_part;
+	t->kept = stage_kept(stage);
 	assert_int_equal(stage_end_part(stage, run->next_op, run->next_part), 0);
 }
 
@@ -319,6 +321,109 @@ static void products_are_right(void **state)
 		                     (f.ops[0].args.params.gemm.beta != 0 ? bytes_of(&f, GEMM_C) : 0));
 		assert_int_equal(bytes_down, bytes_of(&f, GEMM_C));
 	}
+}
+
+/* ---- A kernel that keeps what it makes of A and B ---- */
+
+static uint64_t n_made, n_made_in_steps; /* elements */
+
+/* The bytes from the lowest element of a view to the end of the highest; *ret_low: where that lies. */
+static uint64_t span_of(const struct view *v, const char **ret_low)
+{
+	uint64_t bytes = sizeof(float);
+
+	*ret_low = v->data;
+	for (uint32_t d = 0; d < v->rank; d++) {
+		int64_t reach = (int64_t)(v->shape[d] - 1) * v->strides[d] * (int64_t)sizeof(float);
+
+		bytes += stride_magnitude(reach);
+		*ret_low += reach < 0 ? reach : 0;
+	}
+	return bytes;
+}
+
+static uint64_t kept_bytes(const struct op_args *whole, const struct op_cut *cut)
+{
+	const char *low;
+
+	assert_true(cut->grows);
+	return span_of(&whole->views[0], &low) + span_of(&whole->views[1], &low);
+}
+
+/* Where operand v of the launch lies in the memory that is kept. */
+static void *kept_at(const struct launch *launch, unsigned v, const void *data)
+{
+	const char *low_a, *low_b;
+	uint64_t bytes_a = span_of(&launch->kept.whole->views[0], &low_a);
+
+	span_of(&launch->kept.whole->views[1], &low_b);
+	return (char *)launch->kept.memory +
+	       (v == 0 ? (const char *)data - low_a : (const char *)data - low_b + (int64_t)bytes_a);
+}
+
+static void keep(const struct launch *launch, unsigned v)
+{
+	const struct view *fresh = &launch->kept.fresh->views[v];
+	struct view to = *fresh;
+
+	if (view_is_absent(fresh))
+		return;
+	to.data = kept_at(launch, v, fresh->data);
+	cpu_convert(fresh, &to, launch);
+	n_made += view_elements(fresh);
+}
+
+static int launch_keeping(const struct op_args *args, const struct launch *launch)
+{
+	struct op_args from_kept = *args;
+
+	if (launch->kept.memory && launch->kept.begins)
+		memset(launch->kept.memory, 0xff,
+		       kept_bytes(launch->kept.whole, &(struct op_cut){.grows = true}));
+	for (unsigned v = 0; v < 2; v++) {
+		if (!launch->kept.memory) {
+			n_made_in_steps += view_elements(&args->views[v]);
+			continue;
+		}
+		keep(launch, v);
+		from_kept.views[v].data = kept_at(launch, v, args->views[v].data);
+	}
+	args->op->reference(&from_kept);
+	return 0;
+}
+
+/* Each element once, and once more if the first tile had it in steps. */
+static void products_of_kept_operands_are_right(void **state)
+{
+	static const struct kernel keeping = {.name = "keeping",
+	                                      .kept_bytes = kept_bytes,
+	                                      .launch = launch_keeping,
+	                                      .supports = cpu_reference_supports};
+	static struct fixture f;
+	unsigned in_steps = 0;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (unsigned round = 0; round < 2000; round++) {
+		uint64_t m = 1 + pick(20), n = 1 + pick(20), k = 1 + pick(20);
+
+		set_up(&f, op_by_name("gemm"), &gemm_cpu_kernels);
+		f.ops[0].kernel = &keeping;
+		f.ops[0].args.params.gemm.alpha = 1;
+		place(&f, 0, m, k);
+		place(&f, 1, k, n);
+		place(&f, GEMM_C, m, n);
+		if (!cut(&f))
+			continue;
+		n_made = n_made_in_steps = 0;
+		check(&f);
+		assert_true(n_made + n_made_in_steps >= m * k + k * n && n_made <= m * k + k * n);
+		if (f.ops[0].cut.first_parts == 0)
+			assert_int_equal(n_made, m * k + k * n);
+		assert_int_equal(n_made_in_steps > 0, f.ops[0].cut.first_parts > 0);
+		in_steps += n_made_in_steps > 0;
+	}
+	assert_true(in_steps > 20);
 }
 
 /* In place, too. */
@@ -600,6 +705,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(products_are_right),
+	    cmocka_unit_test(products_of_kept_operands_are_right),
 	    cmocka_unit_test(sums_are_right),
 	    cmocka_unit_test(products_by_windows_are_right),
 	    cmocka_unit_test(large_products_are_planned_to_stream),
