@@ -17,6 +17,7 @@
 #include "cuda/graph.h"
 #include "cuda/lane.h"
 #include "cuda/sensors.h"
+#include "plan/mover.h"
 
 #define QUERY_NS 1000000u /* between looks for errors while runs are in flight */
 #define COLD_US  400.0    /* of runs after which a launch finds nothing in the caches */
@@ -181,6 +182,7 @@ static void gpu_abandon(struct device_state *dev, struct run *run)
 	if (!out)
 		return;
 	cuda_use_device(dev->index);
+	stage_abandon(out->stage);
 	if (out->scratch)
 		cudaFreeAsync(out->scratch, dev->memory_stream);
 	cudaGetLastError();

@@ -55,7 +55,8 @@ static int launch_part(struct lane *lane, struct out *out, unsigned i, uint32_t 
 }
 
 /* A slice: parts that are planned to take no longer than PART_US together, one at least; or the whole run,
- * which has no scratch memory of its own then. Nothing overlaps where a slice ends, so there should be few. */
+ * which has no scratch memory of its own then. Between two slices nothing is computed until the host has
+ * started the next one, so there should be few. */
 static int launch_slice(struct lane *lane, struct out *out)
 {
 	struct run *run = out->run;
@@ -136,7 +137,7 @@ static int enqueue_slice(struct lane *lane, struct out *out, bool begins, bool r
 
 	if (rc == 0)
 		rc = enqueue_work(lane, out, begins, recording);
-	rc_end = stage_end_slice(out->stage);
+	rc_end = stage_end_slice(out->stage, rc < 0 || run_is_through(out->run));
 	if (stage_moves(out->stage) && !recording)
 		note(lane, out, RUN_DOWNLOADED);
 	return rc < 0 ? rc : rc_end;

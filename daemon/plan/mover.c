@@ -227,19 +227,61 @@ static int end_part_of_windows(struct stage *stage, unsigned i, uint32_t part)
 
 /* ---- All runs ---- */
 
-int stage_begin_slice(struct stage *stage)
+/* Its transfers have streams of their own. */
+static bool moves_beside(const struct stage *stage)
 {
-	return stage->streams ? order(stage, stage->stream, stage->up) : 0;
+	return stage->streams || stage->has_windows;
 }
 
-int stage_end_slice(struct stage *stage)
+/* Another lane's transfers end first. On the same lane they are ahead in their streams anyway. */
+static int follow_last_slice(struct stage *stage)
+{
+	int rc = 0;
+
+	if (stage->last_up && stage->last_up != stage->up) {
+		rc = order(stage, stage->last_up, stage->stream);
+		if (rc == 0)
+			rc = order(stage, stage->last_down, stage->stream);
+	}
+	stage->last_up = stage->last_down = NULL;
+	return rc;
+}
+
+int stage_begin_slice(struct stage *stage)
+{
+	int rc;
+
+	if (!moves_beside(stage))
+		return 0;
+	rc = follow_last_slice(stage);
+	return rc < 0 ? rc : order(stage, stage->stream, stage->up);
+}
+
+int stage_end_slice(struct stage *stage, bool ends)
 {
 	int rc_up, rc_down;
 
-	if (!stage->streams && !stage->has_windows)
+	if (!moves_beside(stage))
 		return 0;
+	if (!ends) {
+		stage->last_up = stage->up;
+		stage->last_down = stage->down;
+		return 0;
+	}
 	rc_up = order(stage, stage->up, stage->stream);
 	rc_down = order(stage, stage->down, stage->stream);
+	return rc_up < 0 ? rc_up : rc_down;
+}
+
+int stage_abandon(struct stage *stage)
+{
+	int rc_up, rc_down;
+
+	if (!stage->last_up)
+		return 0;
+	rc_up = stage->mover->settle(stage->last_up);
+	rc_down = stage->mover->settle(stage->last_down);
+	stage->last_up = stage->last_down = NULL;
 	return rc_up < 0 ? rc_up : rc_down;
 }
 

@@ -32,13 +32,15 @@ struct stage_mover {
  * this run wrote before; of a streamed run what its first part needs. begin_part: what a part of op i still
  * lacks, and the op's args with device addresses. end_part: notes what the part has written; a streamed run
  * downloads it. download_all: every written copy that is not downloaded yet. end_slice: the stream waits for
- * all transfers; to be called after a failure too.
+ * all transfers if the run `ends`, in failure too; else they go on while the run is paused.
  */
 int stage_begin_slice(struct stage *stage);
 int stage_upload_all(struct stage *stage);
 int stage_begin_part(struct stage *stage, unsigned i, uint32_t part, struct op_args *ret_args);
 int stage_end_part(struct stage *stage, unsigned i, uint32_t part);
 int stage_download_all(struct stage *stage);
-int stage_end_slice(struct stage *stage);
+int stage_end_slice(struct stage *stage, bool ends);
+/* Blocks until no transfer of a paused run is under way, which will not go on. 0 or KOPS_E_FAULT. */
+int stage_abandon(struct stage *stage);
 
 #endif

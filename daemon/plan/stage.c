@@ -362,6 +362,7 @@ void stage_begin(struct stage *stage, const struct direct_limits *direct)
 		for (unsigned v = 0; v < OP_OPERANDS_MAX; v++)
 			stage->windows[i][v].fills = 0;
 	stage->downloaded = false;
+	stage->last_up = stage->last_down = NULL;
 	POST(stage->is_settled && stage_is_sound(stage));
 }
 

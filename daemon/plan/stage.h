@@ -67,7 +67,9 @@ struct stage {
 	const struct stage_mover *mover;
 	struct stream *stream;
 	struct stream *up, *down; /* of streamed runs' transfers */
-	void *mark;               /* for mover->follow() */
+	/* Those of the slice before, if the run was paused: its transfers may still be under way there. */
+	struct stream *last_up, *last_down;
+	void *mark; /* for mover->follow() */
 	/* Whoever may still write host memory on the stream; the CPU reads none of it before settle(). */
 	bool others_out; /* earlier runs */
 	bool downloaded; /* this run: a download, or a kernel that writes it directly */
