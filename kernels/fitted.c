@@ -50,7 +50,7 @@ FITTED fitted = {
     .wgmma_cuts = {.block_ns = 2000, .cluster_ns = 2500, .element = 0.055, .joining = 0.18, .loose = 0.06, .wide = 640,
                    .lone = 655, .middle = 500, .square = 350, .narrow = 280, .l2 = 73.48484848484848},
     .f16x3 = {.launch_ns = 18000, .of_cut = 1, .passes = 1.234, .write_single = 25.5, .write_within = 13,
-              .write_sectors = 6.26, .lasting = 0.1},
+              .write_sectors = 6.26, .lasting = 0.1, .pairs_lasting = 0.42, .pairs_soon_ns = 5e6},
     .f16x3_cuts = {.tile = 5000, .pairs_wave = 525, .pairs_split = 320, .triples_wave = 1050, .triples_split = 520},
     .simt = {.launch_ns = 850, .late_ns = 1450, .least_ns = 2000, .share = 0.623, .f64 = 1, .by_elements = 2.5},
     .simt_64_16 = {.first = 2990, .next = 3740, .beside = 1320, .split = 680, .again = 220, .single = 0.8,

@@ -123,10 +123,12 @@ struct fitted {
 	} wgmma_cuts;
 	/*
 	 * passes: bytes of the passes over operands; write: bytes per element of C, if written one by one, if
-	 * rows begin within sectors, and if not.
+	 * rows begin within sectors, and if not; lasting: of triples, see fitted_lasting_ns(); pairs_lasting,
+	 * pairs_soon_ns: of pairs, see fitted_lasting().
 	 */
 	struct {
-		double launch_ns, of_cut, passes, write_single, write_within, write_sectors, lasting;
+		double launch_ns, of_cut, passes, write_single, write_within, write_sectors, lasting,
+		    pairs_lasting, pairs_soon_ns;
 	} f16x3;
 	/*
 	 * Its product. tile: the beginning and end of a tile; then the time of a tile of K, for a wave of 64
@@ -252,14 +254,20 @@ struct fitted {
 extern FITTED fitted;
 
 /*
- * After a millisecond tensor cores use all available power and the clock falls: such products take up to 1 +
- * lasting times as long.
+ * After some time tensor cores use all available power and the clock falls: work of so many ns takes up to 1 +
+ * lasting times as long, half of that where it is soon_ns. Returns that factor.
  */
+static inline double fitted_lasting(double ns, double lasting, double soon_ns)
+{
+	return 1 + lasting * ns / (ns + soon_ns);
+}
+
+/* The time of such work, of most kernels. */
 static inline double fitted_lasting_ns(double ns, double lasting)
 {
 	const double soon_ns = 1e6;
 
-	return ns * (1 + lasting * ns / (ns + soon_ns));
+	return ns * fitted_lasting(ns, lasting, soon_ns);
 }
 
 #ifdef __cplusplus

@@ -400,11 +400,11 @@ struct kernel {
 	 * Returns in how many bytes parts of a cut that grows keep what the kernel makes of inputs, so that it
 	 * is made once. Results are the same bit for bit. 0: not of this cut. Pure. NULL: always 0.
 	 *
-	 * kept_ns: like time_ns, of a part for which no more than `fresh` (struct launch) is made. NULL where
-	 * kept_bytes is.
+	 * kept_ns: like time_ns, of a part of the whole for which no more than `fresh` (struct launch) is made,
+	 * while the other parts run before and behind it. NULL where kept_bytes is.
 	 */
 	uint64_t (*kept_bytes)(const struct op_args *whole, const struct op_cut *cut);
-	double (*kept_ns)(const struct op_args *part, const struct op_args *fresh);
+	double (*kept_ns)(const struct op_args *whole, const struct op_args *part, const struct op_args *fresh);
 	/* GPU: launches take no notice of multiprocessors_left. The driver has to keep them off. */
 	bool takes_all;
 	/*

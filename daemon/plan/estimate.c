@@ -148,9 +148,10 @@ double estimate_transfers(const struct planner *p, const struct stage *stage)
 
 /* ---- Streamed runs ---- */
 
-#define STREAM_PART_US 20.0 /* of the host, which enqueues a part's transfers, waits and kernel */
-#define LINK_CALL_US   6.0  /* between two transfers */
-#define BOTH_WAYS      0.93 /* of the link's rate, where uploads meet downloads */
+#define STREAM_PART_US 20.0  /* of the host, which enqueues a part's transfers, waits and kernel */
+#define LINK_CALL_US   6.0   /* between two transfers */
+#define BOTH_WAYS      0.93  /* of the link's rate, where uploads meet downloads */
+#define STEPS_LOSS     1.035 /* how much longer than by this model it took with a first tile in steps */
 
 /* Returns the bytes of operands in host memory; 0 if some of them are not pinned, and *ret_largest of one. */
 static double pinned_bytes(const struct op_args *args, double *ret_largest)
@@ -183,35 +184,40 @@ bool estimate_may_stream(const struct planner *p, const struct op_args *args)
 /* The link finds the next row as fast as it moves bytes, unless it has to look it up for few of them. */
 #define FAR_BYTES   (64u << 10)
 #define SHORT_BYTES (16u << 10)
+#define FAR_ALONE   0.4 /* of the time for that, while nothing goes the other way */
 
-static double row_us(const struct device_info *info, const struct layout *l, double row_bytes)
+static double row_us(const struct device_info *info, const struct layout *l, double row_bytes, bool alone)
 {
 	uint64_t next = l->rank > 1 ? l->host_stride[1] * l->element : 0;
 
-	return next >= FAR_BYTES && row_bytes < SHORT_BYTES ? info->link_far_row_us : info->link_row_us;
+	if (next < FAR_BYTES || row_bytes >= SHORT_BYTES)
+		return info->link_row_us;
+	return info->link_far_row_us * (alone ? FAR_ALONE : 1);
 }
 
-static double view_transfer_us(const struct planner *p, const struct view *v)
+/* alone: while nothing goes the other way. */
+static double view_transfer_us(const struct planner *p, const struct view *v, bool alone)
 {
-	double bytes = rules_bytes(v), us = bytes / (BOTH_WAYS * p->info.link_rate), row_bytes;
+	double bytes = rules_bytes(v), us = bytes / ((alone ? 1 : BOTH_WAYS) * p->info.link_rate), row_bytes;
 	struct layout l;
 
 	layout_of(v, &l);
 	if (l.rank == 0) /* one element, or none */
 		return us + p->info.link_row_us;
 	row_bytes = l.element * (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
-	return us + bytes / row_bytes * row_us(&p->info, &l, row_bytes);
+	return us + bytes / row_bytes * row_us(&p->info, &l, row_bytes, alone);
 }
 
 /* Returns us to upload or download these views of a part. */
-static double part_transfer_us(const struct planner *p, const struct op_args *part, unsigned moves, bool up)
+static double part_transfer_us(const struct planner *p, const struct op_args *part, unsigned moves, bool up,
+                               bool alone)
 {
 	double us = LINK_CALL_US;
 
 	for (unsigned v = 0; v < part->op->n_operands; v++)
 		if (view_is_in_host_memory(&part->views[v]) && moves >> v & 1 &&
 		    (up ? op_reads(part, v) : op_is_output(part->op, v)))
-			us += view_transfer_us(p, &part->views[v]);
+			us += view_transfer_us(p, &part->views[v], alone);
 	return us;
 }
 
@@ -222,35 +228,59 @@ static double part_us(const struct planner *p, const struct run_op *op, const st
 	struct op_args part, fresh;
 
 	op_part(args, cut, i, &part);
-	if (keeps && op_part_fresh(args, cut, i, &fresh))
-		return p->info.op_us + op->kernel->kept_ns(&part, &fresh) * 1e-3;
-	return op_us(&p->info, op->kernel, &part, NULL, 1);
+	if (!keeps)
+		return op_us(&p->info, op->kernel, &part, NULL, 1);
+	if (!op_part_fresh(args, cut, i, &fresh))
+		fresh = part;
+	return p->info.op_us + op->kernel->kept_ns(args, &part, &fresh) * 1e-3;
 }
 
-/*
- * Returns us from the first upload to the last download: each part waits for its upload, and its download for
- * it. args: as the kernel sees them.
- */
-static double streamed_us(const struct planner *p, const struct run_op *op, const struct op_args *args,
-                          const struct op_cut *cut, double *ret_longest_us)
+/* When the uploads of a cut's parts are there, and when its parts are computed, in us. */
+struct timeline {
+	double up[GROWING_PARTS_MAX], computed[GROWING_PARTS_MAX];
+};
+
+/* Uploads wait for nothing, and each part waits for its upload. args: as the kernel sees them. */
+static void time_parts(const struct planner *p, const struct run_op *op, const struct op_args *args,
+                       const struct op_cut *cut, struct timeline *ret)
 {
 	bool keeps = kernel_kept_bytes(op->kernel, args, cut) > 0;
-	double up = 0, compute = 0, down = 0;
+	double up = 0, computed = 0, first_result = INFINITY;
 
-	*ret_longest_us = 0;
 	for (uint32_t i = 0; i < cut->n_parts; i++) {
-		double before = fmax(compute, down);
 		struct op_args host;
 
 		op_part(&op->args, cut, i, &host);
-		up += part_transfer_us(p, &host, op_part_news(&op->args, cut, i), true);
-		compute = fmax(fmax(compute, up), i * STREAM_PART_US);
-		compute += part_us(p, op, args, cut, i, keeps);
-		down =
-		    fmax(compute, down) + part_transfer_us(p, &host, op_part_results(&op->args, cut, i), false);
-		*ret_longest_us = fmax(*ret_longest_us, fmax(compute, down) - before);
+		up += part_transfer_us(p, &host, op_part_news(&op->args, cut, i), true, up <= first_result);
+		computed = fmax(fmax(computed, up), i * STREAM_PART_US) + part_us(p, op, args, cut, i, keeps);
+		if (op_part_results(&op->args, cut, i))
+			first_result = fmin(first_result, computed);
+		ret->up[i] = up;
+		ret->computed[i] = computed;
 	}
-	return fmax(compute, down);
+}
+
+/* Returns us from the first upload to the last download, and the most that a part adds to it. */
+static double streamed_us(const struct planner *p, const struct run_op *op, const struct op_args *args,
+                          const struct op_cut *cut, double *ret_longest_us)
+{
+	struct timeline t;
+	double down = 0, through = 0;
+
+	*ret_longest_us = 0;
+	time_parts(p, op, args, cut, &t);
+	for (uint32_t i = 0; i < cut->n_parts; i++) {
+		double before = through;
+		struct op_args host;
+
+		op_part(&op->args, cut, i, &host);
+		down = fmax(t.computed[i], down);
+		down += part_transfer_us(p, &host, op_part_results(&op->args, cut, i), false,
+		                         down >= t.up[cut->n_parts - 1]);
+		through = fmax(t.computed[i], down);
+		*ret_longest_us = fmax(*ret_longest_us, through - before);
+	}
+	return through;
 }
 
 /* Takes a cut of the op if with it the op is through sooner than best_us. Returns when it is, at best. */
@@ -262,7 +292,7 @@ static double try_cut(const struct planner *p, struct run_op *op, const struct o
 
 	if (!op_cut_growing(args, how, &cut))
 		return best_us;
-	us = streamed_us(p, op, args, &cut, &longest_us);
+	us = streamed_us(p, op, args, &cut, &longest_us) * (cut.first_parts > 0 ? STEPS_LOSS : 1);
 	if (us >= best_us || longest_us > PART_US || !kernel_takes_parts(op->kernel, args, &cut))
 		return best_us;
 	op->plan_us = us;
@@ -277,30 +307,35 @@ static double try_cut(const struct planner *p, struct run_op *op, const struct o
  *
  * The first chunks of a product give little to compute for their bytes, and the last ones keep the device busy
  * longer than the link. So a larger first tile with finer ones behind it is faster, and if it takes long to
- * upload, in steps of K, the first of which can be computed soon.
+ * upload, in steps of K, the first of which can be computed soon. Of 600 cuts of products of 25 shapes, these
+ * come within 1 % of the best on average, by this model for an H200.
  */
 static void try_cuts(const struct planner *p, struct run_op *op, const struct op_args *args, double best_us)
 {
+	static const struct growth finer[] = {
+	    {4, 6, 0, 0, 0},  {8, 9, 0, 0, 0},      {16, 9, 0, 0, 0},    {20, 9, 0, 0, 0},
+	    {24, 6, 0, 0, 0}, {8, 3, 0.5, 0.65, 4}, {8, 9, 0.7, 0.7, 4}, {16, 9, 0.3, 0.7, 3},
+	};
 	const struct growth rows_first = {.wanted = 6, .skew = 3},
 	                    columns_first = {.wanted = 6, .skew = 1.0 / 3};
 	double us = try_cut(p, op, args, &rows_first, best_us);
-	double turned_us = try_cut(p, op, args, &columns_first, us), skew = turned_us < us ? 1.0 / 3 : 3;
-	const struct growth finer[] = {
-	    {3, skew, 0, 0, 0},          {12, skew, 0, 0, 0},     {24, skew, 0, 0, 0},
-	    {14, 2 * skew, 0.3, 0.7, 0}, {16, skew, 0.3, 0.7, 0}, {16, skew, 0.4, 0.7, 4},
-	    {16, skew, 0.5, 0.6, 4},
-	};
+	double turned_us = try_cut(p, op, args, &columns_first, us);
+	bool turns = turned_us < us;
 
 	us = turned_us;
-	for (unsigned i = 0; i < sizeof finer / sizeof *finer; i++)
-		us = try_cut(p, op, args, &finer[i], us);
+	for (unsigned i = 0; i < sizeof finer / sizeof *finer; i++) {
+		struct growth how = finer[i];
+
+		how.skew = turns ? 1 / how.skew : how.skew;
+		us = try_cut(p, op, args, &how, us);
+	}
 }
 
 double estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)
 {
 	const struct growth coarsest = {.wanted = 3, .skew = 1};
-	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true) +
-	                  part_transfer_us(p, &op->args, ~0u, false);
+	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true, true) +
+	                  part_transfer_us(p, &op->args, ~0u, false, true);
 	struct op_cut coarse;
 
 	/* A kernel that is for larger operands than these takes no finer parts either. */
@@ -316,7 +351,7 @@ static double window_transfer_us(const struct planner *p, const struct view *v, 
 	const struct memory *m = v->space;
 
 	if (__atomic_load_n(&m->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
-		return view_transfer_us(p, v) + LINK_CALL_US;
+		return view_transfer_us(p, v, false) + LINK_CALL_US;
 	*is_pageable = true;
 	return rules_bytes(v) / p->info.pageable_rate;
 }

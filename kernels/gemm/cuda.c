@@ -228,6 +228,12 @@ static double f16x3_ns(const struct op_args *args)
 	return fmax(gemm_f16x3_ns(args), cuda_memory_ns(args));
 }
 
+static double f16x3_kept_ns(const struct op_args *whole, const struct op_args *part,
+                            const struct op_args *fresh)
+{
+	return fmax(gemm_f16x3_kept_ns(whole, part, fresh), cuda_memory_ns(part));
+}
+
 static double bf16x6_ns(const struct op_args *args)
 {
 	return fmax(gemm_bf16x6_ns(args), cuda_memory_ns(args));
@@ -328,7 +334,7 @@ static const struct kernel kernels[] = {
         .supports = gemm_f16x3_supports,
         .workspace = gemm_f16x3_workspace,
         .kept_bytes = gemm_f16x3_kept_bytes,
-        .kept_ns = gemm_f16x3_kept_ns,
+        .kept_ns = f16x3_kept_ns,
         .time_ns = f16x3_ns,
         .launch = gemm_f16x3,
         .tensor_cores = true,

@@ -336,26 +336,42 @@ double numbers_of(const split_task &split)
 	return n;
 }
 
-/* numbers: that are cut up for it. */
-template <class FORMAT> double format_ns(const op_args *args, double numbers)
+/* What lies where if there is no workspace yet. */
+workspace_layout sizes_of(const op_args *args)
+{
+	return workspace_layout_of(args, 0, nullptr);
+}
+
+/* How long the operands' terms are multiplied, at the clock of short work. */
+template <class FORMAT> double multiply_ns(const op_args *args)
+{
+	int multiprocessors = gemm_hopper_multiprocessors();
+	workspace_layout layout = sizes_of(args);
+	product p = product_of(layout.p, layout.split, nullptr, args);
+
+	return fmin(product_ns<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors),
+	            product_ns<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors)) *
+	       fitted.f16x3.of_cut * cuda_clock_factor();
+}
+
+/* numbers: that are cut up for it. whole: what lasts so long that the clock falls, of which it may be a part.
+ */
+template <class FORMAT> double format_ns(const op_args *args, double numbers, const op_args *whole)
 {
 	const auto &t = fitted.f16x3;
-	int multiprocessors = gemm_hopper_multiprocessors();
-	workspace_layout layout = workspace_layout_of(args, 0, nullptr);
+	workspace_layout layout = sizes_of(args);
 	product p = product_of(layout.p, layout.split, nullptr, args);
-	double product = fmin(product_ns<large_cut<FORMAT>>(p, layout.p.batch, multiprocessors),
-	                      product_ns<small_cut<FORMAT>>(p, layout.p.batch, multiprocessors));
 	double passes = numbers * (4 + 4 + 2 * FORMAT::TERMS) * t.passes;
 	double per_element = !p.c_pairs ? t.write_single : p.c.row % 8 ? t.write_within : t.write_sectors;
 	double writing = per_element * (double)layout.p.batch * (double)p.m * (double)p.n;
 
-	product *= t.of_cut * cuda_clock_factor();
-	return t.launch_ns + fitted_lasting_ns(product, t.lasting) + cuda_ns_of_bytes(passes + writing, 1);
+	return t.launch_ns + multiply_ns<FORMAT>(args) * FORMAT::lasting(multiply_ns<FORMAT>(whole)) +
+	       cuda_ns_of_bytes(passes + writing, 1);
 }
 
 template <class FORMAT> double format_ns(const op_args *args)
 {
-	return format_ns<FORMAT>(args, numbers_of(workspace_layout_of(args, 0, nullptr).split));
+	return format_ns<FORMAT>(args, numbers_of(sizes_of(args).split), args);
 }
 
 /* terms: as in workspace_layout_of(). */
@@ -383,7 +399,7 @@ bool supports(const op_args *args, int terms, const char **ret_why_not)
 		return false;
 	*ret_why_not =
 	    "needs 4 bytes of workspace per element of A and B, or 6, and would take more than 32 GiB";
-	if (numbers_of(workspace_layout_of(args, 0, nullptr).split) * 2 * terms > 0x1p35)
+	if (numbers_of(sizes_of(args).split) * 2 * terms > 0x1p35)
 		return false;
 	*ret_why_not =
 	    "leaves products of more than 1e15 FLOPs to others: on unfit operands they would take too long";
@@ -439,9 +455,9 @@ extern "C" uint64_t gemm_f16x3_kept_bytes(const op_args *whole, const op_cut *cu
 	           : 0;
 }
 
-extern "C" double gemm_f16x3_kept_ns(const op_args *part, const op_args *fresh)
+extern "C" double gemm_f16x3_kept_ns(const op_args *whole, const op_args *part, const op_args *fresh)
 {
-	return format_ns<f16_pairs>(part, numbers_of(fresh_of(part, fresh)));
+	return format_ns<f16_pairs>(part, numbers_of(fresh_of(part, fresh)), whole);
 }
 
 extern "C" CUDA_LAUNCH(gemm_f16x3)

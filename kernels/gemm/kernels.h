@@ -41,7 +41,7 @@ bool gemm_f16x3_supports(const struct op_args *args, const char **ret_why_not);
 double gemm_f16x3_ns(const struct op_args *args);
 uint64_t gemm_f16x3_workspace(const struct op_args *args);
 uint64_t gemm_f16x3_kept_bytes(const struct op_args *whole, const struct op_cut *cut);
-double gemm_f16x3_kept_ns(const struct op_args *part, const struct op_args *fresh);
+double gemm_f16x3_kept_ns(const struct op_args *whole, const struct op_args *part, const struct op_args *fresh);
 CUDA_LAUNCH(gemm_f16x3);
 
 bool gemm_bf16x6_supports(const struct op_args *args, const char **ret_why_not);

@@ -14,8 +14,8 @@
 #include "gemm/gemm.h"
 #include "gemm/kernels.h"
 
-#define M     700
-#define N     520
+#define M     520
+#define N     300
 #define K     128
 #define CHUNK 256
 
@@ -46,13 +46,13 @@ static struct op_args product(bool turned)
 	return args;
 }
 
-/* Three chunks of rows and three of columns; steps: of K, for the first tile. */
+/* Three chunks of rows and two of columns; steps: of K, for the first tile. */
 static struct op_cut cut_of(uint32_t steps)
 {
-	struct op_cut cut = {.n_parts = 5, .n_steps = 1, .grows = true};
+	struct op_cut cut = {.n_parts = 4, .n_steps = 1, .grows = true};
 
 	for (unsigned axis = 1; axis <= 2; axis++) {
-		cut.axes[axis].n = 3;
+		cut.axes[axis].n = axis == 1 ? 3 : 2;
 		cut.axes[axis].chunk = CHUNK;
 	}
 	if (steps > 1) {
@@ -132,11 +132,9 @@ static void parts_know_which_lines_are_unfit(void **state)
 	fill_lines();
 	a[300 * K + 7] = INFINITY;
 	for (unsigned k = 0; k < K / 2; k++)
-		b[k * N + 515] *= 1e-20f;
-	for (unsigned turned = 0; turned < 2; turned++) {
-		expect_same(turned, 1);
-		expect_same(turned, 2);
-	}
+		b[k * N + 290] *= 1e-20f;
+	expect_same(false, 2);
+	expect_same(true, 1);
 }
 
 /* Lines of parts begin within regions, or there are several products. */
@@ -169,8 +167,10 @@ static void estimates_know_what_is_kept(void **state)
 	for (uint32_t i = 0; i < cut.n_parts; i++) {
 		op_part(&args, &cut, i, &part);
 		assert_true(op_part_fresh(&args, &cut, i, &fresh));
-		assert_true(i == 0 ? gemm_f16x3_kept_ns(&part, &fresh) == gemm_f16x3_ns(&part)
-		                   : gemm_f16x3_kept_ns(&part, &fresh) < gemm_f16x3_ns(&part));
+		double kept_ns = gemm_f16x3_kept_ns(&part, &part, &fresh), ns = gemm_f16x3_ns(&part);
+
+		assert_true(i == 0 ? kept_ns == ns : kept_ns < ns);
+		assert_true(kept_ns <= gemm_f16x3_kept_ns(&args, &part, &fresh));
 	}
 }
 

@@ -1,7 +1,7 @@
 /*
  * check_runs: compares random jobs through a module, CUDA's or another, with the ops' references.
  *
- *     check_runs --module PATH [--seed N|random] [--cases N] [--brief] [--refused] [--fault]
+ *     check_runs --module PATH [--seed N|random] [--cases N] [--brief] [--streamed] [--refused] [--fault]
  *
  * A case is a chain of ops over four buffers (two pinned, one pageable, one RESIDENT), spread over a few runs
  * of one lane that are all out at once. Views overlap, interleave, repeat and run backwards. Afterwards every
@@ -12,6 +12,7 @@
  *
  * --brief     skips these, and runs of a second or more: for sanitizers, whose threads wake up, and which take
  *             minutes for such runs
+ * --streamed  runs so many streamed products and other ops (stream_runs.c) and nothing else
  * --refused   runs only the cases, with a module whose device takes no graphs
  * --fault     finally breaks the context
  *
@@ -20,6 +21,7 @@
 #include "check_runs.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,7 +236,7 @@ static void check_special(struct bench *t, bool brief)
 		check_room(t);
 		check_data_in_graph(t);
 	}
-	check_streamed(t);
+	check_streamed(t, ULONG_MAX);
 	check_out_of_memory(t);
 }
 
@@ -244,7 +246,7 @@ int main(int argc, char **argv)
 	const char *module = NULL;
 	unsigned long cases = 2000;
 	uint64_t seed = seed_of_run();
-	bool fault = false, brief = false, refused = false;
+	bool fault = false, brief = false, refused = false, streamed = false;
 
 	for (int i = 1; i < argc; i++) {
 		if (strcmp(argv[i], "--fault") == 0)
@@ -253,6 +255,8 @@ int main(int argc, char **argv)
 			brief = true;
 		else if (strcmp(argv[i], "--refused") == 0)
 			refused = true;
+		else if (strcmp(argv[i], "--streamed") == 0)
+			streamed = true;
 		else if (i + 1 < argc && strcmp(argv[i], "--module") == 0)
 			module = argv[++i];
 		else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0)
@@ -261,13 +265,18 @@ int main(int argc, char **argv)
 			cases = strtoul(argv[++i], NULL, 0);
 		else
 			die("usage", "check_runs --module PATH [--seed N|random] [--cases N] [--brief] "
-			             "[--refused] [--fault]");
+			             "[--streamed] [--refused] [--fault]");
 	}
 	if (!module)
 		die("usage", "--module is missing");
 	printf("seed %llu\n", (unsigned long long)seed);
 	t.random = seed * 2654435769u + 88172645463325252u;
 	set_up(&t, module);
+	if (streamed) {
+		check_streamed(&t, cases);
+		tear_down(&t);
+		return 0;
+	}
 	for (unsigned long i = 0; i < cases; i++) {
 		if (!run_case(&t)) {
 			fprintf(stderr, "check_runs: case %lu of seed %llu is wrong\n", i,

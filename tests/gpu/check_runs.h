@@ -74,7 +74,7 @@ void check_data_in_graph(struct bench *t);
 
 /* ---- stream_runs.c: ends the program if anything is wrong ---- */
 
-void check_streamed(struct bench *t);
+void check_streamed(struct bench *t, unsigned long cases); /* at most so many */
 
 /* ---- special_runs.c: these end the program if anything is wrong ---- */
 

@@ -162,7 +162,7 @@ static void compare(const struct streamed *s, const struct view *y, const char *
 		die(s->op, "a streamed run gives something else than one in one piece");
 }
 
-void check_streamed(struct bench *t)
+void check_streamed(struct bench *t, unsigned long n)
 {
 	struct memory m = {.bytes = MEMORY_BYTES};
 	char *whole = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -170,7 +170,7 @@ void check_streamed(struct bench *t)
 	m.host = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (whole == MAP_FAILED || m.host == MAP_FAILED || t->driver->pin(m.host, m.bytes, false) < 0)
 		die("streamed", "cannot register memory");
-	for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+	for (unsigned i = 0; i < n && i < sizeof cases / sizeof cases[0]; i++) {
 		const struct streamed *s = &cases[i];
 		struct run_op op = op_of(s, &m);
 		const struct view *y = op_output(&op.args);

@@ -108,6 +108,32 @@ static bool names_type(const struct kernel *kernel, kops_dtype dtype)
 	return at != NULL;
 }
 
+/* What the kernel keeps for parts that grow, and its estimates of them. */
+static void check_kept(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *kernel,
+                       const struct op_args *args)
+{
+	static const struct growth ways[] = {{6, 3, 0, 0, 0}, {4, 6, 0.5, 0.7, 3}};
+
+	for (unsigned way = 0; way < sizeof ways / sizeof *ways; way++) {
+		struct op_args part, fresh;
+		struct op_cut cut;
+
+		if (!op_cut_growing(args, &ways[way], &cut) || !kernel_takes_parts(kernel, args, &cut))
+			continue;
+		uint64_t bytes = kernel_kept_bytes(kernel, args, &cut);
+		if ((double)bytes > most_bytes(args) + WORKSPACE_BYTES)
+			fail(c, job, i, kernel->name, "kept bytes", (double)bytes);
+		for (uint32_t k = 0; bytes > 0 && k < cut.n_parts; k++) {
+			op_part(args, &cut, k, &part);
+			if (!op_part_fresh(args, &cut, k, &fresh))
+				fresh = part;
+			double ns = kernel->kept_ns(args, &part, &fresh);
+			if (!is_time(ns) || ns <= 0)
+				fail(c, job, i, kernel->name, "kept_ns", ns);
+		}
+	}
+}
+
 static void check_kernel(struct check *c, const struct plan_job *job, unsigned i, const struct kernel *kernel,
                          const struct op_args *args)
 {
@@ -126,6 +152,8 @@ static void check_kernel(struct check *c, const struct plan_job *job, unsigned i
 	uint64_t bytes = kernel_workspace(kernel, args, &uncut);
 	if ((double)bytes > most_bytes(args) + WORKSPACE_BYTES && bytes != UINT64_MAX)
 		fail(c, job, i, kernel->name, "workspace", (double)bytes);
+	if (kernel->kept_bytes && !op_is_empty(args))
+		check_kept(c, job, i, kernel, args);
 }
 
 /* If a kernel that goes together is within 1 us of the fastest, no other kernel may be a rival. */

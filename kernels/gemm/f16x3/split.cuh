@@ -66,6 +66,10 @@ struct f16_pairs {
 	{
 		return fitted.f16x3_cuts.pairs_split;
 	}
+	static double lasting(double ns)
+	{
+		return fitted_lasting(ns, fitted.f16x3.pairs_lasting, fitted.f16x3.pairs_soon_ns);
+	}
 
 	__device__ __forceinline__ static term round(float x)
 	{
@@ -99,6 +103,10 @@ struct bf16_triples {
 	static double split_ns()
 	{
 		return fitted.f16x3_cuts.triples_split;
+	}
+	static double lasting(double ns)
+	{
+		return fitted_lasting_ns(ns, fitted.f16x3.lasting) / ns;
 	}
 
 	__device__ __forceinline__ static term round(float x)
