@@ -24,15 +24,17 @@ struct lane *cuda_lane_with(struct device_state *dev, uint64_t queue)
 struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 {
 	struct lane *with = cuda_lane_with(dev, run->lane);
+	enum cuda_length length = cuda_length_of(run->plan_us, run->n_ops);
 	struct lane_load loads[CUDA_LANES];
 
 	if (with)
 		return with;
 	for (unsigned i = 0; i < CUDA_LANES; i++) {
 		loads[i] = dev->lanes[i].load;
-		loads[i].knows = cuda_graph_is_kept(&dev->lanes[i], run);
+		/* Short runs keep to the first of equal ones, where the graphs of crowds are. */
+		loads[i].knows = length == CUDA_CHAIN && cuda_graph_is_kept(&dev->lanes[i], run);
 	}
-	return &dev->lanes[cuda_choose_lane(loads, cuda_length_of(run->plan_us, run->n_ops))];
+	return &dev->lanes[cuda_choose_lane(loads, length)];
 }
 
 static void count_long(struct lane *lane, const struct run *run, int n)
