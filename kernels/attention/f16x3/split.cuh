@@ -133,7 +133,7 @@ __device__ __forceinline__ void split_queries(const split_work &w, const thread_
 	for (int i = 0; i < t.EACH; i++) {
 		unsigned largest = t.largest_of_row(i);
 		int scale = scale_of(largest, SCALE_MAX);
-		float scales[t.COLUMNS], sum = 0;
+		float scales[thread_numbers<DEPTH, ROWS>::COLUMNS], sum = 0;
 
 		if (t.row(i) >= rows)
 			continue;
@@ -173,7 +173,7 @@ __device__ __forceinline__ void split_keys(const split_work &w, const thread_num
 		atomicMax(&tile_largest, largest);
 	__syncthreads();
 	int scale = scale_of(tile_largest, SCALE_MAX);
-	float scales[t.COLUMNS];
+	float scales[thread_numbers<DEPTH, ROWS>::COLUMNS];
 
 #pragma unroll
 	for (int c = 0; c < t.COLUMNS; c++)
@@ -196,7 +196,7 @@ __device__ __forceinline__ void split_values(const split_work &w, const thread_n
 {
 	const float small = 0x1p-6f;
 	__shared__ unsigned largest[DEPTH], larger[DEPTH]; /* larger: how many are not small */
-	float scales[t.COLUMNS];
+	float scales[thread_numbers<DEPTH, ROWS>::COLUMNS];
 
 	for (int c = (int)threadIdx.x; c < DEPTH; c += SPLIT_THREADS)
 		largest[c] = larger[c] = 0;
