@@ -391,12 +391,13 @@ static void abandoned_runs_leave_nothing_under_way(void **state)
 
 static uint64_t n_made, n_made_in_steps; /* elements */
 
-/* The bytes from the lowest element of a view to the end of the highest; *ret_low: where that lies. */
-static uint64_t span_of(const struct view *v, const char **ret_low)
+/* The bytes from the lowest element of a view to the end of the highest; *ret_low: from its data to the lowest.
+ */
+static uint64_t span_of(const struct view *v, int64_t *ret_low)
 {
 	uint64_t bytes = sizeof(float);
 
-	*ret_low = v->data;
+	*ret_low = 0;
 	for (uint32_t d = 0; d < v->rank; d++) {
 		int64_t reach = (int64_t)(v->shape[d] - 1) * v->strides[d] * (int64_t)sizeof(float);
 
@@ -408,7 +409,7 @@ static uint64_t span_of(const struct view *v, const char **ret_low)
 
 static uint64_t kept_bytes(const struct op_args *whole, const struct op_cut *cut)
 {
-	const char *low;
+	int64_t low;
 
 	assert_true(cut->grows);
 	return span_of(&whole->views[0], &low) + span_of(&whole->views[1], &low);
@@ -417,12 +418,14 @@ static uint64_t kept_bytes(const struct op_args *whole, const struct op_cut *cut
 /* Where operand v of the launch lies in the memory that is kept. */
 static void *kept_at(const struct launch *launch, unsigned v, const void *data)
 {
-	const char *low_a, *low_b;
-	uint64_t bytes_a = span_of(&launch->kept.whole->views[0], &low_a);
+	const struct view *views = launch->kept.whole->views;
+	int64_t low[2];
+	uint64_t bytes_a = span_of(&views[0], &low[0]);
 
-	span_of(&launch->kept.whole->views[1], &low_b);
-	return (char *)launch->kept.memory +
-	       (v == 0 ? (const char *)data - low_a : (const char *)data - low_b + (int64_t)bytes_a);
+	span_of(&views[1], &low[1]);
+	int64_t at = (const char *)data - (const char *)views[v].data - low[v];
+
+	return (char *)launch->kept.memory + at + (v == 0 ? 0 : (int64_t)bytes_a);
 }
 
 static void keep(const struct launch *launch, unsigned v)
