@@ -11,6 +11,7 @@
 
 #include "accuracy.h"
 #include "emulated.h"
+#include "f32_matrix.h"
 #include "gemm/gemm.h"
 #include "gemm/kernels.h"
 
@@ -23,24 +24,14 @@ static float a[M * K], b[K * N], c[M * N];
 
 static const struct kernel f16x3 = {.name = "f16x3", .kept_bytes = gemm_f16x3_kept_bytes, .launch = gemm_f16x3};
 
-static struct view matrix(float *data, uint64_t rows, uint64_t cols, bool by_columns)
-{
-	struct view v = {.data = data, .dtype = KOPS_F32, .rank = 3, .shape = {1, rows, cols}};
-
-	v.strides[0] = (int64_t)(rows * cols);
-	v.strides[1] = by_columns ? 1 : (int64_t)cols;
-	v.strides[2] = by_columns ? (int64_t)rows : 1;
-	return v;
-}
-
 /* C is turned: then f16x3 exchanges A and B. */
 static struct op_args product(bool turned)
 {
 	struct op_args args = {.op = op_by_name("gemm")};
 
-	args.views[GEMM_A] = matrix(a, M, K, turned);
-	args.views[GEMM_B] = matrix(b, K, N, false);
-	args.views[GEMM_C] = matrix(c, M, N, turned);
+	args.views[GEMM_A] = f32_matrix(a, M, K, turned);
+	args.views[GEMM_B] = f32_matrix(b, K, N, false);
+	args.views[GEMM_C] = f32_matrix(c, M, N, turned);
 	args.params.gemm.alpha = 1;
 	args.params.gemm.precision = KOPS_PRECISION_F32;
 	return args;

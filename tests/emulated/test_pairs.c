@@ -11,6 +11,7 @@
 
 #include "accuracy.h"
 #include "emulated.h"
+#include "f32_matrix.h"
 #include "gemm/kernels.h"
 #include "gemm/problem.h"
 
@@ -24,16 +25,6 @@ bool emulated_pairs_fit(const void *workspace);
 
 static float a[FLOATS_MAX], b[FLOATS_MAX], c[LINES_MAX * LINES_MAX];
 
-static struct view matrix(float *data, uint64_t rows, uint64_t cols, bool by_columns)
-{
-	struct view v = {.data = data, .dtype = KOPS_F32, .rank = 3, .shape = {1, rows, cols}};
-
-	v.strides[0] = (int64_t)(rows * cols);
-	v.strides[1] = by_columns ? 1 : (int64_t)cols;
-	v.strides[2] = by_columns ? (int64_t)rows : 1;
-	return v;
-}
-
 /* Multiplies what a and b hold: lines along K in both. Returns whether it was by pairs everywhere. */
 static bool multiply(uint64_t lines, uint64_t depth)
 {
@@ -42,9 +33,9 @@ static bool multiply(uint64_t lines, uint64_t depth)
 	void *workspace;
 
 	memset(c, 0xff, sizeof c);
-	args.views[0] = matrix(a, lines, depth, false);
-	args.views[1] = matrix(b, depth, lines, true);
-	args.views[GEMM_C] = matrix(c, lines, lines, false);
+	args.views[0] = f32_matrix(a, lines, depth, false);
+	args.views[1] = f32_matrix(b, depth, lines, true);
+	args.views[GEMM_C] = f32_matrix(c, lines, lines, false);
 	args.params.gemm.alpha = 1;
 	args.params.gemm.precision = KOPS_PRECISION_F32;
 	bytes = gemm_f16x3_workspace(&args);

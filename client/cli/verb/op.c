@@ -14,16 +14,16 @@
 static unsigned write_more(const struct flags *flags, const struct operation *op, unsigned n,
                            struct jobfile *job)
 {
-	unsigned first = n, others = 0;
+	unsigned first = n;
 
-	for (unsigned i = op->n_inputs + 1; i <= op->n_inputs + op->n_more; i++)
-		others += flags->operands[i] != NULL;
 	for (unsigned i = op->n_inputs + 1; i <= op->n_inputs + op->n_more; i++) {
 		if (!flags->operands[i])
 			continue;
-		job->values[n] = (struct jobfile_value){.output = i, .of = first + others};
+		job->values[n] = (struct jobfile_value){.output = i};
 		job->saves[job->n_saves++] = (struct jobfile_save){.value = n++, .path = flags->operands[i]};
 	}
+	for (unsigned i = first; i < n; i++)
+		job->values[i].of = n;
 	return n;
 }
 
