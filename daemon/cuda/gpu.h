@@ -74,7 +74,7 @@ struct lane {
 	cudaEvent_t mark;      /* by which these three wait for each other */
 	cudaStream_t waker;    /* carries the host calls of notify(), so that they do not hold up the stream */
 	cublasHandle_t cublas;
-	void *cublas_workspace;
+	void *cublas_workspace; /* NULL: cuda_get_cublas_workspace() was not called yet */
 	size_t cublas_workspace_bytes;
 	cudaStream_t confined; /* for launches that leave multiprocessors to others (confined.h); NULL: none */
 	cudaEvent_t turn;      /* by which it and the stream wait for each other */
@@ -192,6 +192,8 @@ void cuda_memory_opened(int index);
 /* Finds out->stage the scratch memory it needs, `own` or what the lane's runs share. KOPS_E_NOMEM with a
  * sentence in the run, KOPS_E_FAULT. */
 int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *out, bool own);
+/* Before a lane is used. Returns false if there is no memory for it. */
+bool cuda_get_cublas_workspace(struct device_state *dev, struct lane *lane);
 int cuda_alloc(struct device_state *dev, uint64_t bytes, void **ret_address);
 void cuda_free(struct device_state *dev, void *address);
 /* Registers host memory in pieces (pieces.h), so that others can launch in between. */

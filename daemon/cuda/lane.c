@@ -26,6 +26,7 @@ struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 	struct lane *with = cuda_lane_with(dev, run->lane);
 	enum cuda_length length = cuda_length_of(run->plan_us, run->n_ops);
 	struct lane_load loads[CUDA_LANES];
+	struct lane *best;
 
 	if (with)
 		return with;
@@ -34,7 +35,8 @@ struct lane *cuda_lane_for(struct device_state *dev, const struct run *run)
 		/* Short runs keep to the first of equal ones, where the graphs of crowds are. */
 		loads[i].knows = length == CUDA_CHAIN && cuda_graph_is_kept(&dev->lanes[i], run);
 	}
-	return &dev->lanes[cuda_choose_lane(loads, length)];
+	best = &dev->lanes[cuda_choose_lane(loads, length)];
+	return cuda_get_cublas_workspace(dev, best) ? best : &dev->lanes[CUDA_LANES_HIGH];
 }
 
 static void count_long(struct lane *lane, const struct run *run, int n)

@@ -117,6 +117,20 @@ int cuda_get_scratch(struct device_state *dev, struct lane *lane, struct out *ou
 	return KOPS_E_NOMEM;
 }
 
+bool cuda_get_cublas_workspace(struct device_state *dev, struct lane *lane)
+{
+	size_t bytes = lane->cublas_workspace_bytes;
+
+	if (lane->cublas_workspace)
+		return true;
+	if (cudaMallocFromPoolAsync(&lane->cublas_workspace, bytes, dev->pool, lane->stream) != cudaSuccess) {
+		lane->cublas_workspace = NULL;
+		cudaGetLastError();
+		return false;
+	}
+	return cublasSetWorkspace(lane->cublas, lane->cublas_workspace, bytes) == CUBLAS_STATUS_SUCCESS;
+}
+
 /* ---- RESIDENT and host memory ---- */
 
 int cuda_alloc(struct device_state *dev, uint64_t bytes, void **ret_address)

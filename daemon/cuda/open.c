@@ -186,15 +186,12 @@ static int require(struct device_state *dev, char why[WHY_BYTES])
 }
 
 /* *ret_cublas may be set on failure too. */
-static int make_cublas(cublasHandle_t *ret_cublas, cudaStream_t stream, void *workspace, size_t bytes,
-                       char why[WHY_BYTES])
+static int make_cublas(cublasHandle_t *ret_cublas, cudaStream_t stream, char why[WHY_BYTES])
 {
 	cublasStatus_t status = cublasCreate(ret_cublas);
 
 	if (status == CUBLAS_STATUS_SUCCESS)
 		status = cublasSetStream(*ret_cublas, stream);
-	if (status == CUBLAS_STATUS_SUCCESS)
-		status = cublasSetWorkspace(*ret_cublas, workspace, bytes);
 	if (status == CUBLAS_STATUS_SUCCESS)
 		status = cublasSetMathMode(*ret_cublas, CUBLAS_DEFAULT_MATH |
 		                                            CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
@@ -204,16 +201,20 @@ static int make_cublas(cublasHandle_t *ret_cublas, cudaStream_t stream, void *wo
 	return KOPS_E_FAULT;
 }
 
-/* 32 MiB is what cuBLAS asks for on Hopper; older GPUs need less. */
-static int open_cublas(struct lane *lane, const struct cudaDeviceProp *prop, char why[WHY_BYTES])
+/* Lanes that only chains use find their workspace when first chosen. 32 MiB is what cuBLAS asks for on Hopper;
+ * older GPUs need less. */
+static int open_cublas(struct device_state *dev, unsigned i, const struct cudaDeviceProp *prop,
+                       char why[WHY_BYTES])
 {
-	size_t bytes = (prop->major >= 9 ? 32u : 8u) << 20;
-	cudaError_t error = cudaMalloc(&lane->cublas_workspace, bytes);
+	struct lane *lane = &dev->lanes[i];
+	int rc = make_cublas(&lane->cublas, lane->stream, why);
 
-	lane->cublas_workspace_bytes = bytes;
-	if (error != cudaSuccess)
-		return cuda_failed(error, "cannot allocate the workspace of cuBLAS", why);
-	return make_cublas(&lane->cublas, lane->stream, lane->cublas_workspace, bytes, why);
+	lane->cublas_workspace_bytes = (prop->major >= 9 ? 32u : 8u) << 20;
+	if (rc < 0 || i >= CUDA_LANES_SHORT || cuda_get_cublas_workspace(dev, lane))
+		return rc;
+	snprintf(why, WHY_BYTES, "cannot allocate the workspace of cuBLAS, %zu MiB",
+	         lane->cublas_workspace_bytes >> 20);
+	return KOPS_E_NOMEM;
 }
 
 static int open_lane(struct device_state *dev, unsigned i, const struct cudaDeviceProp *prop,
@@ -239,12 +240,12 @@ static int open_lane(struct device_state *dev, unsigned i, const struct cudaDevi
 		error = cudaEventCreateWithFlags(&lane->mark, cudaEventDisableTiming);
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot create a CUDA stream", why);
-	return open_cublas(lane, prop, why);
+	return open_cublas(dev, i, prop, why);
 }
 
 static int open_firsts(struct device_state *dev, char why[WHY_BYTES])
 {
-	const struct lane *lane = &dev->lanes[0]; /* nothing is computed, so its workspace serves */
+	const struct lane *lane = &dev->lanes[0];
 	cudaStream_t stream = NULL;
 	cublasHandle_t cublas = NULL;
 	cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -252,7 +253,10 @@ static int open_firsts(struct device_state *dev, char why[WHY_BYTES])
 
 	if (error != cudaSuccess)
 		return cuda_failed(error, "cannot create a CUDA stream", why);
-	rc = make_cublas(&cublas, stream, lane->cublas_workspace, lane->cublas_workspace_bytes, why);
+	rc = make_cublas(&cublas, stream, why);
+	/* Nothing is computed, so this lane's workspace serves. */
+	if (rc == 0)
+		cublasSetWorkspace(cublas, lane->cublas_workspace, lane->cublas_workspace_bytes);
 	if (rc == 0)
 		rc = cuda_first_open(dev, stream, cublas, why);
 	if (rc == 0)

@@ -407,8 +407,9 @@ static void shape_search(struct problem *p, struct random *r)
 	if (random_chance(r, 40))
 		sizes[0] = 1 + random_below(r, 5), sizes[1] = random_below(r, 5000);
 	limit_product(sizes, 3, PRODUCT_MAX / 2);
-	bool is_aligned = random_chance(r, 40);
-	uint64_t rows = sizes[1], k = random_k(is_aligned ? 64 : SEARCH_MAX, r), words = (rows + 31) / 32;
+	bool is_aligned = random_chance(r, 60);
+	uint64_t rows = sizes[1], k = random_k(is_aligned ? 32u << random_below(r, 2) : SEARCH_MAX, r),
+	         words = (rows + 31) / 32;
 	p->args.views[SEARCH_QUERIES] = new_view(dtype, 2, (uint64_t[]){sizes[0], sizes[2]}, false, r);
 	p->args.views[SEARCH_BASE] = new_view(dtype, 2, (uint64_t[]){rows, sizes[2]}, false, r);
 	for (unsigned v = SEARCH_QUERIES; is_aligned && v <= SEARCH_BASE; v++)
