@@ -234,6 +234,11 @@ static double f16x3_kept_ns(const struct op_args *whole, const struct op_args *p
 	return fmax(gemm_f16x3_kept_ns(whole, part, fresh), cuda_memory_ns(part));
 }
 
+static double real_ns(const struct op_args *args)
+{
+	return fmax(gemm_real_ns(args), cuda_memory_ns(args));
+}
+
 static double bf16x6_ns(const struct op_args *args)
 {
 	return fmax(gemm_bf16x6_ns(args), cuda_memory_ns(args));
@@ -348,6 +353,18 @@ static const struct kernel kernels[] = {
         .workspace = gemm_bf16x6_workspace,
         .time_ns = bf16x6_ns,
         .launch = gemm_bf16x6,
+        .tensor_cores = true,
+    },
+    {
+        .name = "real",
+        .idea = "c64 as a product of real numbers with twice the K and the columns, by f16x3",
+        .dtypes = "c64",
+        .takes = "any strides of A and B, C without gaps, real alpha and beta; K of at least 32, products of "
+                 "some size",
+        .supports = gemm_real_supports,
+        .workspace = gemm_real_workspace,
+        .time_ns = real_ns,
+        .launch = gemm_real,
         .tensor_cores = true,
     },
     {

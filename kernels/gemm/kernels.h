@@ -49,6 +49,15 @@ double gemm_bf16x6_ns(const struct op_args *args);
 uint64_t gemm_bf16x6_workspace(const struct op_args *args);
 CUDA_LAUNCH(gemm_bf16x6);
 
+/* ---- complex/real.cu: c64 by f16x3 ---- */
+
+bool gemm_real_supports(const struct op_args *args, const char **ret_why_not);
+/* Whatever its size, and whatever f16x3 says. */
+bool gemm_real_takes(const struct op_args *args, const char **ret_why_not);
+double gemm_real_ns(const struct op_args *args);
+uint64_t gemm_real_workspace(const struct op_args *args);
+CUDA_LAUNCH(gemm_real);
+
 /* ---- wgmma.cu: f16, bf16 and tf32 on Hopper's tensor cores ---- */
 
 bool gemm_wgmma_supports(const struct op_args *args, const char **ret_why_not);

@@ -104,6 +104,15 @@ bool make_complex(struct problem *p, struct random *r)
 	return problem_complete(p, false, true, r);
 }
 
+bool make_scaled_complex(struct problem *p, struct random *r)
+{
+	uint64_t mnk[3] = {random_extent(150, r), random_extent(150, r), 32 + random_below(r, 120)};
+
+	shape_product(p, KOPS_C64, mnk, 1, r);
+	p->args.params.gemm.alpha_imag = p->args.params.gemm.beta_imag = 0;
+	return problem_complete(p, false, true, r);
+}
+
 bool make_anyhow_complex(struct problem *p, struct random *r)
 {
 	bool made;
@@ -401,7 +410,7 @@ static uint64_t last_extent(const struct view *view)
 	return view->shape[view->rank - 1];
 }
 
-/* Makes shapes of attention: mapped, those that tensor maps and wgmma take. */
+/* Makes shapes of attention that has results: mapped, those that tensor maps and wgmma take. */
 static void shape_attention(struct problem *p, bool mapped, struct random *r)
 {
 	uint64_t most = mapped ? WGMMA_DEPTH_MAX : FLASH_DEPTH_MAX;
@@ -411,7 +420,8 @@ static void shape_attention(struct problem *p, bool mapped, struct random *r)
 	do
 		shaper_of(p->args.op)->shape(p, r);
 	while (last_extent(&views[ATTENTION_Q]) > most || last_extent(&views[ATTENTION_V]) > most ||
-	       (mapped && last_extent(&views[ATTENTION_V]) % 8 != 0));
+	       (mapped && last_extent(&views[ATTENTION_V]) % 8 != 0) ||
+	       view_elements(op_output_const(&p->args)) == 0);
 	if (!mapped)
 		return;
 	views[ATTENTION_MASK] = (struct view){0};

@@ -30,6 +30,7 @@ bool make_small_16(struct problem *p, struct random *r);
 
 /* Of complex numbers, conjugated or not: matrices by rows and columns, or of any strides. */
 bool make_complex(struct problem *p, struct random *r);
+bool make_scaled_complex(struct problem *p, struct random *r); /* of c64, by real factors */
 bool make_anyhow_complex(struct problem *p, struct random *r);
 
 /* Few long sums of 16-bit numbers. */

@@ -431,6 +431,7 @@ static const struct candidate {
     {"gemm", "finish f64", make_small_f64, 1, {1, 1, 1, 1}, NULL, NULL, finish_product},
     {"gemm", "finish wide", make_small_16, 1, {1, 1, 1, 1}, NULL, workspace_of_sums, finish_product},
     {"gemm", "complex", make_anyhow_complex, 1, {1, 1, 1, 1}, NULL, NULL, gemm_complex},
+    {"gemm", "real", make_scaled_complex, 1, {2, 4, 6, 132}, gemm_real_takes, gemm_real_workspace, gemm_real},
     {"gemm", "cublas", make_complex, 1, {1, 1, 1, 1}, gemm_cublas_supports, gemm_cublas_workspace, gemm_cublas},
     {"gemm",
      "cublas f64",

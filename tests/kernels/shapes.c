@@ -171,7 +171,9 @@ static kops_dtype gemm_dtype(bool large, bool many_tiles, struct random *r)
 {
 	if (many_tiles)
 		return random_narrow(r);
-	if (large || random_chance(r, 30))
+	if (large)
+		return random_chance(r, 30) ? KOPS_C64 : KOPS_F32;
+	if (random_chance(r, 30))
 		return KOPS_F32;
 	return random_chance(r, 30) ? random_complex(r) : random_dtype(r);
 }
