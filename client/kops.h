@@ -34,15 +34,15 @@
  *                                                     extents exchanged                i32, c64,
  *                                                                                      c128
  *     add         y = a + b, rounded once           a: 1 to 4 axes                     f32, f64,      y on a or
- *                                                   b: as a                            f16, bf16      b
- *                                                   y: 1 to 4 axes
+ *                                                   b: as a                            f16, bf16,     b
+ *                                                   y: 1 to 4 axes                     c64, c128
  *     copy        y = x, bit for bit                x: 1 to 4 axes                     f32, f64,      no
  *                                                   y: x's shape                       f16, bf16,
  *                                                                                      i32, c64,
  *                                                                                      c128
  *     reduce      y = the sum, the largest, the     x: 1 to 4 axes                     f32, f64,      no
- *                 mean, the smallest or the         y: x's shape without the last      f16, bf16
- *                 product of x over its last axis     axis, or with 1 there
+ *                 mean, the smallest or the         y: x's shape without the last      f16, bf16,
+ *                 product of x over its last axis     axis, or with 1 there            c64, c128
  *     multiply    y = a * b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
  *                 rounded once                      b: as a                            f16, bf16      b
  *                                                   y: 1 to 4 axes
@@ -69,8 +69,8 @@
  *                                                   y: x's shape
  *                                                   sum: x's shape
  *     subtract    y = a - b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
- *                 rounded once                      b: as a                            f16, bf16      b
- *                                                   y: 1 to 4 axes
+ *                 rounded once                      b: as a                            f16, bf16,     b
+ *                                                   y: 1 to 4 axes                     c64, c128
  *     unary       y = function(scale * x), limited  x: 1 to 4 axes                     f32, f64,      y on x
  *                 to [low, high]                    y: x's shape                       f16, bf16
  *     attention   o = softmax(scale * q * kT +      q: queries: [batch, heads,         q: f32, f64,   no
@@ -666,7 +666,8 @@ int kops_job_transpose(kops_job *job, kops_view x, kops_view y, const char *kern
  *   a  1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
  *   b  as a
  *   y  1 to 4 axes
- * All of one type: f32, f64, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
+ * All of one type: f32, f64, f16, bf16, c64 or c128. y may be a or b, as the same view; any other overlap is
+ * refused.
  */
 int kops_job_add(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 
@@ -684,10 +685,11 @@ int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
  *   x     1 to 4 axes
  *   y     x's shape without the last axis, or with 1 there
  *   kind  what to compute of each row; sum (0), max (1), mean (2), min (3) or prod (4)
- * All of one type: f32, f64, f16 or bf16. y must not overlap x. Of no element the sum is 0, the product 1, the
- * largest -Inf, the smallest Inf and the mean NaN. A NaN among the elements gives NaN. A mean of finite numbers
- * is finite, even if their sum is beyond the type's range. Such a sum is infinite, and may be where only a part
- * of it is. So may a product, which may also be 0 where a part of it is too small. Products are made in f64.
+ * All of one type: f32, f64, f16, bf16, c64 or c128. y must not overlap x. Of no element the sum is 0, the
+ * product 1, the largest -Inf, the smallest Inf and the mean NaN. A NaN among the elements gives NaN. A mean of
+ * finite numbers is finite, even if their sum is beyond the type's range. Such a sum is infinite, and may be
+ * where only a part of it is. So may a product, which may also be 0 where a part of it is too small. Products
+ * are made in f64. Complex numbers have sums and means.
  */
 int kops_job_reduce(kops_job *job, kops_view x, kops_view y, kops_reduction kind, const char *kernel);
 
@@ -752,7 +754,8 @@ int kops_job_rms_norm(kops_job *job, kops_view x, kops_view weight, kops_view y,
  *   a  1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's
  *   b  as a
  *   y  1 to 4 axes
- * All of one type: f32, f64, f16 or bf16. y may be a or b, as the same view; any other overlap is refused.
+ * All of one type: f32, f64, f16, bf16, c64 or c128. y may be a or b, as the same view; any other overlap is
+ * refused.
  */
 int kops_job_subtract(kops_job *job, kops_view a, kops_view b, kops_view y, const char *kernel);
 

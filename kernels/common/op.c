@@ -176,6 +176,36 @@ void rules_fold(struct view *const views[], unsigned n, uint32_t axes)
 	}
 }
 
+static void take_parts(struct view *v, uint32_t axis)
+{
+	memmove(v->shape, v->shape + 1, axis * sizeof v->shape[0]);
+	memmove(v->strides, v->strides + 1, axis * sizeof v->strides[0]);
+	for (uint32_t d = 0; d < v->rank; d++)
+		v->strides[d] *= 2;
+	v->shape[axis] = 2;
+	v->strides[axis] = 1;
+	v->dtype = dtype_component(v->dtype);
+}
+
+int rules_take_parts(struct view *const views[], unsigned n, uint32_t axis, char why[WHY_BYTES])
+{
+	bool is_empty = false;
+
+	for (unsigned i = 0; i < n; i++) {
+		is_empty |= view_elements(views[i]) == 0;
+		if (view_elements(views[i]) > INT64_MAX / 2)
+			return rules_refuse(why, KOPS_E_SHAPE, "complex operands may have up to 2^62 elements");
+	}
+	for (unsigned i = 0; i < n && !is_empty; i++)
+		if (views[i]->shape[0] != 1)
+			return rules_refuse(why, KOPS_E_SHAPE,
+			                    "complex operands may have four axes only where two neighbours "
+			                    "among them are without gaps; copy them first");
+	for (unsigned i = 0; i < n; i++)
+		take_parts(views[i], axis);
+	return 0;
+}
+
 static void swap_axes(struct view *v, uint32_t d, uint32_t e)
 {
 	uint64_t extent = v->shape[d];

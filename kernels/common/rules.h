@@ -83,6 +83,13 @@ void rules_order(struct view *const views[], unsigned n);
  */
 void rules_fold(struct view *const views[], unsigned n, uint32_t axes);
 
+/*
+ * Turns complex views of rank 4, which rules_fold() has folded, into views of their parts: of real numbers,
+ * with an axis of two behind `axis` others. KOPS_E_SHAPE with a sentence where no axis is free for that, or
+ * there are too many numbers.
+ */
+int rules_take_parts(struct view *const views[], unsigned n, uint32_t axis, char why[WHY_BYTES]);
+
 /* Returns the bytes of the distinct elements of v: axes of stride 0 count once. */
 double rules_bytes(const struct view *v);
 

@@ -15,4 +15,4 @@ static double product(double a, double b)
 }
 
 PAIRWISE_OP(multiply, "product, element by element; extents of 1 are repeated",
-            "y = a * b, element by element, rounded once", product);
+            "y = a * b, element by element, rounded once", pairwise_operands, product);

@@ -6,6 +6,8 @@
  * sorted by falling stride of y, and folded if all three views allow it. Dense operands become (1, 1, 1,
  * elements), and a dense matrix and a row become (1, 1, rows, columns).
  *
+ * Complex views become views of their parts, with an axis of two (rules_take_parts()).
+ *
  * Results are the exact ones rounded once. Kernels compute 16-bit types in f32 and round that.
  */
 #ifndef KOPS_PAIRWISE_H
@@ -17,6 +19,8 @@
 #define PAIRWISE_PART_AXES 4
 
 extern const struct op_operand pairwise_operands[PAIRWISE_OPERANDS];
+/* Of sums and differences, which the parts of complex numbers have each for themselves. */
+extern const struct op_operand pairwise_summed[PAIRWISE_OPERANDS];
 extern const struct part_axis pairwise_part_axes[PAIRWISE_PART_AXES];
 void pairwise_shape(const struct op_args *args, struct op_shape *ret);
 int pairwise_result(struct op_args *args, char why[WHY_BYTES]);
@@ -27,7 +31,7 @@ bool pairwise_sample(const struct op *op, kops_dtype dtype, struct op_args *args
 double pairwise_tolerance(const struct op_args *args);
 
 /* Defines op_NAME, where `of` computes an element. */
-#define PAIRWISE_OP(NAME, TITLE, ABOUT, of)                                                                    \
+#define PAIRWISE_OP(NAME, TITLE, ABOUT, OPERANDS, of)                                                          \
 	static void reference(const struct op_args *args)                                                      \
 	{                                                                                                      \
 		pairwise_reference(args, of);                                                                  \
@@ -39,7 +43,7 @@ double pairwise_tolerance(const struct op_args *args);
 	const struct op op_##NAME = {.name = #NAME,                                                            \
 	                             .title = TITLE,                                                           \
 	                             .about = ABOUT,                                                           \
-	                             .operands = pairwise_operands,                                            \
+	                             .operands = OPERANDS,                                                     \
 	                             .n_operands = PAIRWISE_OPERANDS,                                          \
 	                             .part_axes = pairwise_part_axes,                                          \
 	                             .n_part_axes = PAIRWISE_PART_AXES,                                        \

@@ -5,17 +5,21 @@
 
 enum { A, B, Y };
 
-const struct op_operand pairwise_operands[PAIRWISE_OPERANDS] = {
-    [A] = {.name = "a",
-           .dtypes = RULES_FLOATS,
-           .about = "1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's"},
-    [B] = {.name = "b", .dtypes = RULES_FLOATS, .about = "as a"},
-    [Y] = {.name = "y",
-           .role = OPERAND_OUTPUT,
-           .dtypes = RULES_FLOATS,
-           .in_place = 1u << A | 1u << B,
-           .about = "1 to 4 axes"},
-};
+#define OPERANDS(dtypes_)                                                                                      \
+	{                                                                                                      \
+		[A] = {.name = "a",                                                                            \
+		       .dtypes = dtypes_,                                                                      \
+		       .about = "1 to 4 axes; extents of 1, and missing leading ones, are repeated to y's"},   \
+		[B] = {.name = "b", .dtypes = dtypes_, .about = "as a"},                                       \
+		[Y] = {.name = "y",                                                                            \
+		       .role = OPERAND_OUTPUT,                                                                 \
+		       .dtypes = dtypes_,                                                                      \
+		       .in_place = 1u << A | 1u << B,                                                          \
+		       .about = "1 to 4 axes"},                                                                \
+	}
+
+const struct op_operand pairwise_operands[PAIRWISE_OPERANDS] = OPERANDS(RULES_FLOATS);
+const struct op_operand pairwise_summed[PAIRWISE_OPERANDS] = OPERANDS(RULES_FLOATS | RULES_COMPLEX);
 
 /* Takes y's shape, since inputs may be smaller. */
 void pairwise_shape(const struct op_args *args, struct op_shape *ret)
@@ -52,7 +56,11 @@ int pairwise_check(struct op_args *args, char why[WHY_BYTES])
 	struct view *const all[] = {a, b, y};
 	rules_order(all, 3);
 	rules_fold(all, 3, 4);
-	return 0;
+	if (dtype_kind(y->dtype) != DTYPE_COMPLEX)
+		return 0;
+	if ((rc = rules_take_parts(all, 3, 3, why)) == 0)
+		rules_fold(all, 3, 4);
+	return rc;
 }
 
 void pairwise_cost(const struct op_args *args, struct cost *ret)
@@ -81,7 +89,7 @@ void pairwise_reference(const struct op_args *args, double (*of)(double, double)
 /* Makes a matrix and a row, in the form that pairwise_check() leaves. */
 bool pairwise_sample(const struct op *op, kops_dtype dtype, struct op_args *args)
 {
-	if (!op_takes(op, dtype))
+	if (!op_takes(op, dtype) || dtype_kind(dtype) == DTYPE_COMPLEX)
 		return false;
 	*args = (struct op_args){.op = op};
 	for (unsigned i = A; i <= Y; i++) {

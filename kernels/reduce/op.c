@@ -1,10 +1,11 @@
 /*
  * reduce: y = the sum, the largest, the mean, the smallest or the product of x over its last axis; f32, f64,
- * f16 and bf16.
+ * f16 and bf16; sums and means also of c64 and c128.
  *
  * y has x's shape without the last axis, or with one index there. After check() both views have rank 4. The
  * last axis is reduced, and has one index in y. The three before it number the rows, and are folded if both
- * views allow it: dense tensors become (1, 1, rows, columns). Axes of one index have stride 0.
+ * views allow it: dense tensors become (1, 1, rows, columns). Axes of one index have stride 0. Complex views
+ * become views of their parts, with twice the rows.
  *
  * A mean is a sum times params.scale. Without elements the sum is 0, the product 1, the mean NaN, the largest
  * -Inf and the smallest Inf. A NaN among the elements makes each of them NaN. Sums of f64 are made in f64;
@@ -20,10 +21,10 @@
 enum { X, Y };
 
 static const struct op_operand operands[] = {
-    [X] = {.name = "x", .dtypes = RULES_FLOATS, .about = "1 to 4 axes"},
+    [X] = {.name = "x", .dtypes = RULES_FLOATS | RULES_COMPLEX, .about = "1 to 4 axes"},
     [Y] = {.name = "y",
            .role = OPERAND_OUTPUT,
-           .dtypes = RULES_FLOATS,
+           .dtypes = RULES_FLOATS | RULES_COMPLEX,
            .about = "x's shape without the last axis, or with 1 there"},
 };
 
@@ -50,19 +51,35 @@ static double scale_of(const struct view *x, kops_reduction kind)
 	return n > 0 ? 1 / n : (double)INFINITY;
 }
 
+/* Sums and means of complex numbers are those of their parts. */
+static int check_kind(const struct op_args *args, char why[WHY_BYTES])
+{
+	kops_dtype dtype = args->views[X].dtype;
+	kops_reduction kind = args->params.reduce.kind;
+
+	if (dtype_kind(dtype) != DTYPE_COMPLEX || kind == KOPS_SUM || kind == KOPS_MEAN)
+		return 0;
+	return rules_refuse(why, KOPS_E_INVALID,
+	                    "x is %s: complex numbers have a sum and a mean, but no %s here", dtype_name(dtype),
+	                    kinds[kind]);
+}
+
 static int check(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *x = &args->views[X], *y = &args->views[Y];
 	struct reduce_params *p = &args->params.reduce;
 	int rc;
 
-	if ((rc = rules_reduced(x, y, why)) < 0 || (rc = rules_outputs(args, why)) < 0)
+	if ((rc = check_kind(args, why)) < 0 || (rc = rules_reduced(x, y, why)) < 0 ||
+	    (rc = rules_outputs(args, why)) < 0)
 		return rc;
 	p->scale = scale_of(x, p->kind);
 	p->goes_on = false;
 	rules_pad_rank(x, 4);
 	rules_pad_rank(y, 4);
-	rules_fold((struct view *[]){x, y}, 2, 3);
+	rules_fold((struct view *[]){y, x}, 2, 3);
+	if (dtype_kind(x->dtype) == DTYPE_COMPLEX)
+		return rules_take_parts((struct view *[]){y, x}, 2, 2, why);
 	return 0;
 }
 
@@ -192,7 +209,7 @@ static bool sample_of(kops_dtype dtype, bool large, struct op_args *args)
 {
 	*args = (struct op_args){.op = &op_reduce, .params.reduce = {.kind = KOPS_MEAN}};
 	rules_reduced_sample(args, dtype, dtype, large);
-	return op_takes(&op_reduce, dtype);
+	return op_takes(&op_reduce, dtype) && dtype_kind(dtype) != DTYPE_COMPLEX;
 }
 
 static bool sample(kops_dtype dtype, struct op_args *args)
@@ -250,7 +267,8 @@ const struct op op_reduce = {
         "Of no element the sum is 0, the product 1, the largest -Inf, the smallest Inf and the mean NaN. A NaN "
         "among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond the "
         "type's range. Such a sum is infinite, and may be where only a part of it is. So may a product, which "
-        "may also be 0 where a part of it is too small. Products are made in f64.",
+        "may also be 0 where a part of it is too small. Products are made in f64. "
+        "Complex numbers have sums and means.",
     .operands = operands,
     .n_operands = sizeof operands / sizeof operands[0],
     .attributes = attributes,

@@ -11,4 +11,4 @@ static double difference(double a, double b)
 }
 
 PAIRWISE_OP(subtract, "difference, element by element; extents of 1 are repeated",
-            "y = a - b, element by element, rounded once", difference);
+            "y = a - b, element by element, rounded once", pairwise_summed, difference);

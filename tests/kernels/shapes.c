@@ -322,12 +322,29 @@ static uint32_t array_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
 	return 1;
 }
 
+/* One of those that the operand may have, complex ones less often. */
+static kops_dtype random_of(const struct op_operand *operand, struct random *r)
+{
+	return operand->dtypes & DTYPE_BIT(KOPS_C64) && random_chance(r, 20) ? random_complex(r)
+	                                                                     : random_dtype(r);
+}
+
+/* The parts of a complex number are one more axis. */
+static uint32_t of_parts(kops_dtype dtype, uint32_t rank, uint64_t shape[KOPS_RANK_MAX])
+{
+	if (dtype_kind(dtype) != DTYPE_COMPLEX || rank < KOPS_RANK_MAX)
+		return rank;
+	memmove(shape, shape + 1, (rank - 1) * sizeof *shape);
+	return rank - 1;
+}
+
 static void shape_add(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_dtype(r);
+	kops_dtype dtype = random_of(&p->args.op->operands[0], r);
 	uint64_t shape[KOPS_RANK_MAX];
 	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
 
+	rank = of_parts(dtype, rank, shape);
 	p->args.views[0] = repeated_view(dtype, rank, shape, r);
 	p->args.views[1] = repeated_view(dtype, rank, shape, r);
 	p->args.views[2] = new_view(dtype, rank, shape, true, r);
@@ -347,7 +364,7 @@ static void shape_copy(struct problem *p, struct random *r)
 static void shape_reduce(struct problem *p, struct random *r)
 {
 	bool is_index = strcmp(p->args.op->name, "arg_reduce") == 0;
-	kops_dtype dtype = random_dtype(r);
+	kops_dtype dtype = random_of(&p->args.op->operands[0], r);
 	uint64_t shape[KOPS_RANK_MAX];
 	bool shared = p->large || random_chance(r, 10);
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
@@ -355,11 +372,14 @@ static void shape_reduce(struct problem *p, struct random *r)
 
 	if (is_index && shape[rank - 1] == 0)
 		shape[rank - 1] = 1;
+	rank = of_parts(dtype, rank, shape);
 	p->args.views[0] = new_view(dtype, rank, shape, false, r);
 	shape[rank - 1] = 1;
 	p->args.views[1] =
 	    new_view(is_index ? KOPS_I32 : dtype, rank - (rank > 1 && random_chance(r, 50)), shape, true, r);
 	op_set_attribute(&p->args, 0, (double)random_below(r, p->args.op->attributes[0].n_choices));
+	if (dtype_kind(dtype) == DTYPE_COMPLEX)
+		op_set_attribute(&p->args, 0, random_chance(r, 50) ? KOPS_SUM : KOPS_MEAN);
 }
 
 /* Makes k small, or near a power of two, or all of a row. Rows have elements. */
@@ -374,7 +394,7 @@ static uint32_t random_k(uint64_t columns, struct random *r)
 
 static void shape_top_k(struct problem *p, struct random *r)
 {
-	kops_dtype dtype = random_dtype(r);
+	kops_dtype dtype = random_of(&p->args.op->operands[0], r);
 	uint64_t shape[KOPS_RANK_MAX];
 	bool shared = p->large || random_chance(r, 10);
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
@@ -654,10 +674,12 @@ static void shape_attention(struct problem *p, struct random *r)
 
 /* For ops whose inputs depend on each other otherwise, or whose kernels change their method at some shapes. */
 static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, false},    {"softmax", shape_softmax, false},    {"transpose", shape_transpose, false},
-    {"add", shape_add, false},      {"copy", shape_copy, false},          {"reduce", shape_reduce, true},
-    {"gather", shape_gather, true}, {"attention", shape_attention, true}, {"arg_reduce", shape_reduce, true},
-    {"top_k", shape_top_k, true},   {"search", shape_search, true},
+    {"gemm", shape_gemm, false},           {"softmax", shape_softmax, false},
+    {"transpose", shape_transpose, false}, {"add", shape_add, false},
+    {"subtract", shape_add, false},        {"copy", shape_copy, false},
+    {"reduce", shape_reduce, true},        {"gather", shape_gather, true},
+    {"attention", shape_attention, true},  {"arg_reduce", shape_reduce, true},
+    {"top_k", shape_top_k, true},          {"search", shape_search, true},
 };
 
 const struct shaper *shaper_of(const struct op *op)

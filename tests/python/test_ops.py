@@ -335,6 +335,19 @@ class Ops(PythonTest):
         of_part = np.float32 if dtype == np.complex64 else np.float64
         return (self.numbers(shape, of_part) + 1j * self.numbers(shape, of_part)).astype(dtype)
 
+    def test_sums_of_complex_numbers(self):
+        for dtype, error in (np.complex64, 1e-5), (np.complex128, 1e-13):
+            x, row = self.complex_numbers((3, 5, 7), dtype), self.complex_numbers((7,), dtype)
+            for y in (self.kops.add(x, row), self.kops.subtract(x, -row)):
+                self.assertEqual(y.dtype, dtype)
+                self.assertEqual(y.tolist(), (x + row).tolist())
+            z = x[:, ::2, ::-1]
+            self.assertEqual(self.kops.add(z, z).tolist(), (z + z).tolist())
+            for axis in (None, 0, 1, 2, (0, 2)):
+                np.testing.assert_allclose(self.kops.sum(x, axis=axis), x.sum(axis), rtol=0, atol=error)
+                np.testing.assert_allclose(self.kops.mean(z, axis=axis), z.mean(axis), rtol=0, atol=error)
+        self.fails(kops.Error, "complex numbers have a sum and a mean, but no max here", self.kops.max, x)
+
     def test_products_of_complex_numbers(self):
         for dtype, error in (np.complex64, 1e-5), (np.complex128, 1e-13):
             a, b = self.complex_numbers((2, 5, 7), dtype), self.complex_numbers((7, 3), dtype)

@@ -292,7 +292,8 @@ class Client(Named):
         Of no element the sum is 0, the product 1, the largest -Inf, the smallest Inf and the mean NaN. A
         NaN among the elements gives NaN. A mean of finite numbers is finite, even if their sum is beyond
         the type's range. Such a sum is infinite, and may be where only a part of it is. So may a product,
-        which may also be 0 where a part of it is too small. Products are made in f64.
+        which may also be 0 where a part of it is too small. Products are made in f64. Complex numbers have
+        sums and means.
         """
         key = (_ops.reduce, id(x), id(out), axis, bool(keepdims), kind, kernel)
         return self._op(key, (x,), out)

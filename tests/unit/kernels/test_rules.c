@@ -256,7 +256,8 @@ static void each_op_has_its_types(void **state)
 		accepted(with_dtype(add, dtype));
 	}
 	refused(with_dtype(softmax, KOPS_C64), KOPS_E_DTYPE, "x is c64; softmax takes f32, f64, f16 and bf16");
-	refused(with_dtype(add, KOPS_I32), KOPS_E_DTYPE, "a is i32; add takes f32, f64, f16 and bf16");
+	refused(with_dtype(add, KOPS_I32), KOPS_E_DTYPE,
+	        "a is i32; add takes f32, f64, f16, bf16, c64 and c128");
 	refused(with_dtype(transpose, (kops_dtype)9), KOPS_E_DTYPE,
 	        "x is no dtype; transpose takes f32, f64, f16, bf16, i32, c64 and c128");
 	refused(with_dtype(transpose, (kops_dtype)64), KOPS_E_DTYPE,
@@ -290,6 +291,60 @@ static void transpose_exchanges_the_last_two(void **state)
 	        "x is 2x3x4, y is 2x3x4: y must be x with its last two extents exchanged");
 	refused(args_of("transpose", matrix(0, 4, 4), matrix(0, 4, 4), matrix(2, 0, 0)), KOPS_E_OVERLAP,
 	        "output y overlaps input x; write to other memory");
+}
+
+/* Sums are those of the parts, which are one more axis where they are none of a run. */
+static void complex_numbers_are_two_reals(void **state)
+{
+	struct op_args dense =
+	    with_dtype(args_of("add", matrix(0, 4, 6), view3(1, 1, 6, 0, 0), matrix(2, 4, 6)), KOPS_C64);
+	struct op_args rows =
+	    with_dtype(args_of("reduce", view3(0, 3, 3, 5, 7), matrix(1, 3, 5), matrix(2, 0, 0)), KOPS_C128);
+	struct op_args empty =
+	    with_dtype(args_of("add", matrix(0, 0, 6), matrix(1, 0, 6), matrix(2, 0, 6)), KOPS_C64);
+
+	(void)state;
+	assert_int_equal(check(&dense), 0);
+	assert_int_equal(dense.views[2].dtype, KOPS_F32);
+	const uint64_t of_sum[4] = {1, 1, 4, 12}, of_rows[4] = {1, 15, 2, 7};
+	assert_memory_equal(dense.views[2].shape, of_sum, sizeof of_sum);
+	assert_int_equal(dense.views[1].strides[2], 0);
+	assert_int_equal(dense.views[0].strides[2], 12);
+	assert_int_equal(check(&dense), 0);
+	assert_int_equal(check(&rows), 0);
+	assert_memory_equal(rows.views[0].shape, of_rows, sizeof of_rows);
+	assert_int_equal(rows.views[0].strides[3], 2);
+	assert_int_equal(rows.views[1].strides[1], 2);
+	assert_int_equal(check(&empty), 0);
+	rows = with_dtype(args_of("reduce", matrix(0, 3, 5), view3(1, 1, 3, 0, 0), matrix(2, 0, 0)), KOPS_C64);
+	rows.params.reduce.kind = KOPS_PROD;
+	refused(rows, KOPS_E_INVALID, "x is c64: complex numbers have a sum and a mean, but no prod here");
+}
+
+/* Each of the four axes has gaps, so there is none left for the parts. */
+static void complex_numbers_of_four_axes_apart(void **state)
+{
+	struct op_args args = args_of("add", matrix(0, 1, 1), matrix(1, 1, 1), matrix(2, 1, 1));
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		args.views[i] = (struct view){.space = &spaces[i],
+		                              .dtype = KOPS_C64,
+		                              .rank = 4,
+		                              .shape = {2, 2, 2, 2},
+		                              .strides = {27, 9, 3, 1}};
+	refused(
+	    args, KOPS_E_SHAPE,
+	    "complex operands may have four axes only where two neighbours among them are without gaps; copy "
+	    "them first");
+	for (unsigned i = 0; i < 3; i++)
+		args.views[i].strides[0] = 18;
+	accepted(args);
+	args = with_dtype(args_of("reduce", view3(0, 1, 1, 0, 0), view3(1, 1, 1, 0, 0), matrix(2, 0, 0)),
+	                  KOPS_C64);
+	args.views[0].shape[0] = (uint64_t)INT64_MAX / 2 + 1;
+	args.views[0].strides[0] = 0;
+	refused(args, KOPS_E_SHAPE, "complex operands may have up to 2^62 elements");
 }
 
 static void add_repeats_rows_columns_and_scalars(void **state)
@@ -470,6 +525,8 @@ int main(void)
 	    cmocka_unit_test(each_op_has_its_types),
 	    cmocka_unit_test(softmax_rows_are_folded),
 	    cmocka_unit_test(transpose_exchanges_the_last_two),
+	    cmocka_unit_test(complex_numbers_are_two_reals),
+	    cmocka_unit_test(complex_numbers_of_four_axes_apart),
 	    cmocka_unit_test(add_repeats_rows_columns_and_scalars),
 	    cmocka_unit_test(add_of_dense_operands_is_one_axis),
 	    cmocka_unit_test(copy_does_not_convert),
