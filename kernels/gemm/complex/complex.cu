@@ -5,6 +5,7 @@
  * an H200: 1024³ 12.0, 4096³ 8.9 TFLOP/s, c128 6.9 and 5.0, where cuBLAS has 52 to 57.
  */
 #include "common/launch.cuh"
+#include "gemm/complex/complex.cuh"
 #include "gemm/problem.h"
 
 namespace
@@ -12,18 +13,6 @@ namespace
 
 constexpr int TILE_N = 32, TILE_M = 8;
 constexpr uint64_t GRID_MAX = 1 << 30; /* blocks */
-
-template <class T> struct alignas(2 * sizeof(T)) complex_number {
-	T re, im;
-};
-
-/* sum + x · y */
-template <class T>
-__device__ __forceinline__ complex_number<T> add_product(complex_number<T> sum, complex_number<T> x,
-                                                         complex_number<T> y)
-{
-	return {fma(-x.im, y.im, fma(x.re, y.re, sum.re)), fma(x.im, y.re, fma(x.re, y.im, sum.im))};
-}
 
 struct factors {
 	complex_number<double> alpha, beta;

@@ -1,39 +1,9 @@
 #include "gemm/complex/reference.h"
 
-#include "common/half.h"
+#include "gemm/complex/number.h"
 #include "gemm/gemm.h"
 
 #define STRIP 64 /* columns of c that one sweep over K accumulates */
-
-struct number {
-	double re, im;
-};
-
-static struct number load(const void *array, kops_dtype dtype, int64_t i)
-{
-	kops_dtype part = dtype_component(dtype);
-
-	return (struct number){half_load(array, part, 2 * i), half_load(array, part, 2 * i + 1)};
-}
-
-static void store(void *array, kops_dtype dtype, int64_t i, struct number x)
-{
-	kops_dtype part = dtype_component(dtype);
-
-	half_store(array, part, 2 * i, x.re);
-	half_store(array, part, 2 * i + 1, x.im);
-}
-
-static struct number conjugate(struct number x, bool wanted)
-{
-	return (struct number){x.re, wanted ? -x.im : x.im};
-}
-
-/* sum + x * y. C's own products look for infinities, which would be slow here. */
-static struct number add_product(struct number sum, struct number x, struct number y)
-{
-	return (struct number){sum.re + (x.re * y.re - x.im * y.im), sum.im + (x.re * y.im + x.im * y.re)};
-}
 
 /* sums[j] = the sum over K of a[i, k] * b[k, from + j]. */
 static void accumulate(const struct op_args *args, const char *a_row, const char *b, int64_t from,
@@ -44,11 +14,12 @@ static void accumulate(const struct op_args *args, const char *a_row, const char
 
 	memset(sums, 0, width * sizeof *sums);
 	for (int64_t k = 0; k < (int64_t)va->shape[2]; k++) {
-		struct number x = conjugate(load(a_row, va->dtype, k * va->strides[2]), p->conj_a);
+		struct number x =
+		    number_conjugate(number_load(a_row, va->dtype, k * va->strides[2]), p->conj_a);
 		int64_t at = k * vb->strides[1] + from * vb->strides[2];
 		for (unsigned j = 0; j < width; j++) {
-			struct number y = load(b, vb->dtype, at + j * vb->strides[2]);
-			sums[j] = add_product(sums[j], x, conjugate(y, p->conj_b));
+			struct number y = number_load(b, vb->dtype, at + j * vb->strides[2]);
+			sums[j] = number_add_product(sums[j], x, number_conjugate(y, p->conj_b));
 		}
 	}
 }
@@ -64,10 +35,10 @@ static void finish_strip(const struct op_args *args, char *c, int64_t at, unsign
 	for (unsigned j = 0; j < width; j++, at += vc->strides[2]) {
 		struct number y = {0, 0};
 		if (gemm_reads_old(args))
-			y = add_product(y, beta, load(c, vc->dtype, at));
+			y = number_add_product(y, beta, number_load(c, vc->dtype, at));
 		if (gemm_has_product(args))
-			y = add_product(y, alpha, sums[j]);
-		store(c, vc->dtype, at, y);
+			y = number_add_product(y, alpha, sums[j]);
+		number_store(c, vc->dtype, at, y);
 	}
 }
 
