@@ -192,8 +192,20 @@ static int allocate(struct bench *b, struct operands *o)
 	return 0;
 }
 
-/* Fills all sets of an input with indices, each set with others. */
-static int fill_indices(struct bench *b, struct operands *o, unsigned i)
+/* Fills set after set in the host's memory. */
+static void fill_sets(const struct operands *o, unsigned i, kops_buffer *host, struct random *random)
+{
+	struct step one = o->step;
+
+	one.in[i].buffer = host;
+	for (unsigned set = 0; set < o->n_sets; set++) {
+		one.in[i].offset = set * o->stride_bytes[i];
+		step_fill_random(&one, i, random);
+	}
+}
+
+/* Fills all sets of an input that has no random numbers, each set with others. */
+static int fill_chosen(struct bench *b, struct operands *o, unsigned i)
 {
 	struct step all = o->step;
 	kops_view *view = &all.in[i], there;
@@ -206,16 +218,19 @@ static int fill_indices(struct bench *b, struct operands *o, unsigned i)
 	if (rc < 0)
 		return rc;
 	random_start(&random, b->seed);
-	step_fill_random(&all, i, &random);
+	if (operation_is_index(o->step.op, i))
+		step_fill_random(&all, i, &random);
+	else
+		fill_sets(o, i, view->buffer, &random);
 	struct step copy = copy_step(*view, there);
 	rc = bench_jobs(b, &copy, 1);
 	kops_free(view->buffer);
 	return rc;
 }
 
-static bool has_indices(const struct operands *o, unsigned i)
+static bool is_chosen(const struct operands *o, unsigned i)
 {
-	return i != OUT && operation_is_index(o->step.op, i);
+	return i != OUT && (operation_is_index(o->step.op, i) || operation_has_large_diagonal(o->step.op, i));
 }
 
 /* Fills the outputs too, since their first touch must not be measured. */
@@ -230,8 +245,8 @@ static int fill_all(struct bench *b, struct operands *o)
 	}
 	int rc = content_make(b, dtype, largest);
 	for (unsigned i = 0; rc == 0 && i <= OUT; i++)
-		if (o->buffers[i] && has_indices(o, i))
-			rc = fill_indices(b, o, i);
+		if (o->buffers[i] && is_chosen(o, i))
+			rc = fill_chosen(b, o, i);
 		else if (o->buffers[i])
 			rc = fill(b, o->buffers[i], dtype, kops_size(o->buffers[i]) / kops_dtype_size(dtype),
 			          7 * i);

@@ -130,9 +130,11 @@ struct op_operand {
 	const char *name; /* as in kops.h and on the wire */
 	enum operand_role role;
 	bool is_optional;
-	bool is_result;    /* of an optional output: who asks for the first one wants it too, where a client can
-	                      give both */
-	uint32_t dtypes;   /* DTYPE_BIT of each type that it may have */
+	bool is_result; /* of an optional output: who asks for the first one wants it too, where a client can
+	                   give both */
+	bool has_large_diagonal; /* of an input: most problems have matrices whose diagonals outweigh the rest.
+	                            See op_enlarge_diagonals() */
+	uint32_t dtypes;         /* DTYPE_BIT of each type that it may have */
 	int8_t dtype_of;   /* an earlier operand whose type it shares, if that one is given; or OWN_DTYPE */
 	uint8_t in_place;  /* of an output: bit i is set if it may be the very same view as operand i */
 	bool is_extra;     /* of an optional input: problems that are known by their size alone do without it */
@@ -293,6 +295,14 @@ struct op {
 	void (*bounds)(const struct op_args *args, uint64_t row, double *ret);
 	/* The same of output v after the first. NULL: these are what the reference writes, and nothing else. */
 	void (*further_bounds)(const struct op_args *args, unsigned v, uint64_t row, double *ret);
+	/*
+	 * For ops of which errors depend on more than the size of the operands, or with many right results:
+	 * returns how far row `row` of the first output is from a right one, and what other outputs have for
+	 * it. At most 1: it is right. Multiplies back, in float64. Rows are numbered in row-major order, as
+	 * after check(). before: inputs, and what was in the outputs; after: outputs; both checked, in host
+	 * memory. No bounds() then.
+	 */
+	double (*residual)(const struct op_args *before, const struct op_args *after, uint64_t row);
 	/* Returns below which number the elements of an input that is_index are valid, whether or not args are
 	 * checked. NULL: they number the indices of the first operand's axis 0. */
 	uint64_t (*index_limit)(const struct op_args *args, unsigned v);
@@ -535,6 +545,12 @@ kops_dtype op_dtype_beside(const struct op *op, unsigned v, kops_dtype dtype);
  * no indices.
  */
 uint64_t op_index_limit(const struct op_args *args, unsigned v);
+
+/*
+ * Makes the diagonals of the last two axes of v, whose data is in host memory, outweigh all other elements of
+ * their matrices: such symmetric ones are positive definite, and triangles well conditioned. NaN and Inf stay.
+ */
+void op_enlarge_diagonals(const struct view *v);
 
 /* Return the index in the description; op->n_operands or n_attributes if there is no such name. */
 unsigned op_operand_index(const struct op *op, const char *name);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/half.h"
 #include "common/rules.h"
 
 bool op_is_empty(const struct op_args *args)
@@ -86,6 +87,57 @@ uint64_t op_index_limit(const struct op_args *args, unsigned v)
 	if (!args->op->operands[v].is_index)
 		return 0;
 	return args->op->index_limit ? args->op->index_limit(args, v) : args->views[0].shape[0];
+}
+
+/* The largest finite magnitude of a part of an element of the matrix at `data`, of the last two axes of v. */
+static double largest_of(const struct view *v, const char *data)
+{
+	kops_dtype part = dtype_component(v->dtype);
+	unsigned parts = dtype_components(v->dtype);
+	double largest = 0;
+
+	for (int64_t i = 0; i < (int64_t)v->shape[v->rank - 2]; i++)
+		for (int64_t j = 0; j < (int64_t)v->shape[v->rank - 1] * parts; j++) {
+			int64_t at = i * v->strides[v->rank - 2] + j / parts * v->strides[v->rank - 1];
+			double x = fabs(half_load(data, part, at * parts + j % parts));
+
+			largest = isfinite(x) && x > largest ? x : largest;
+		}
+	return largest;
+}
+
+static void enlarge_diagonal(const struct view *v, char *data)
+{
+	kops_dtype part = dtype_component(v->dtype);
+	uint64_t rows = v->shape[v->rank - 2], cols = v->shape[v->rank - 1], n = rows < cols ? rows : cols;
+	double large = 2 * largest_of(v, data) * (double)n;
+
+	for (int64_t i = 0; i < (int64_t)n; i++) {
+		int64_t at =
+		    i * (v->strides[v->rank - 2] + v->strides[v->rank - 1]) * dtype_components(v->dtype);
+		double x = half_load(data, part, at);
+
+		if (isfinite(x))
+			half_store(data, part, at, fabs(x) + large);
+	}
+}
+
+void op_enlarge_diagonals(const struct view *v)
+{
+	uint32_t axes = v->rank - 2;
+	uint64_t n = view_elements(v);
+
+	if (v->rank < 2 || n == 0)
+		return;
+	n /= v->shape[axes] * v->shape[axes + 1];
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t rest = i;
+		int64_t at = 0;
+
+		for (uint32_t d = axes; d-- > 0; rest /= v->shape[d])
+			at += (int64_t)(rest % v->shape[d]) * v->strides[d];
+		enlarge_diagonal(v, (char *)v->data + at * (int64_t)dtype_size(v->dtype));
+	}
 }
 
 unsigned op_operand_index(const struct op *op, const char *name)

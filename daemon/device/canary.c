@@ -142,6 +142,12 @@ static void fill_operands(struct canary *c)
 			fill_numbers(c, at, at + c->view_bytes[i], v->dtype);
 		else
 			fill_bytes(c, at, at + c->view_bytes[i]);
+		if (c->op.args.op->operands[i].has_large_diagonal) {
+			struct view there = *v;
+
+			there.data = at;
+			op_enlarge_diagonals(&there);
+		}
 	}
 }
 

@@ -3,7 +3,7 @@
  * reference.
  *
  *   problem.c        random problems: memory, layouts, values
- *   shapes.c         their shapes, strides and parameters, op by op
+ *   shapes.c         their shapes, strides and parameters, op by op; shapes_linalg.c: of matrices to be solved
  *   target.c         devices; runs a problem on one through the table of its driver (check_accuracy's too)
  *   judge.c          error bounds; compares outputs, and every byte around them
  *   chain.c          runs of several ops over shared intermediates
@@ -104,6 +104,16 @@ struct shaper {
 };
 const struct shaper *shaper_of(const struct op *op);
 
+/* For shapers (shapes.c): an extent near a tile's end, or any; a complex type; a view of random strides. */
+uint64_t shaper_extent(struct random *r);
+kops_dtype shaper_complex(struct random *r);
+struct view shaper_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, bool output, struct random *r);
+
+/* shapes_linalg.c */
+void shaper_cholesky(struct problem *p, struct random *r);
+void shaper_lu(struct problem *p, struct random *r);
+void shaper_triangular_solve(struct problem *p, struct random *r);
+
 /* Makes factors of a complex product complex now and then, and its operands conjugated. */
 void random_complex_params(struct gemm_params *p, struct random *r);
 
@@ -176,6 +186,12 @@ struct verdict {
 	double worst; /* largest error relative to its bound */
 	char why[CHECK_TEXT_BYTES];
 };
+
+/* The op over the problem's memory as it was before, or as the reference left it. */
+struct op_args judge_images(const struct problem *p, bool expected);
+
+/* Of rows that were found: judges outputs after the first (judge_search.c). */
+bool judge_search(const struct problem *p, struct verdict *ret);
 
 /* What the reference gives for a problem: computed once, used for every kernel. */
 struct oracle {

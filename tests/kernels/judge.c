@@ -19,11 +19,13 @@
  * sum of the parts of x, except where T is not finite: which part then becomes NaN depends on how a product is
  * written.
  *
- * search: values with bounds(), and rows whose order is that of scores which lie within their bounds.
+ * search: judge_search.c.
  *
  * Ops with bounds() or further_bounds() (kernel.h): these bounds, the roundoff w of a 16-bit result, and half
  * the distance of f16's subnormals. Results near the end of the type's range may be infinite or finite, and are
  * not judged.
+ *
+ * Ops with residual(): what that says of each row.
  *
  * transpose, copy, gather, arg_reduce and top_k: the same bits. Any other op: the correctly rounded result,
  * which the reference computes. A sum or product in f32 rounded to f16 or bf16 is that too (add/op.c,
@@ -38,7 +40,6 @@
 #include "check.h"
 #include "common/half.h"
 #include "gemm/gemm.h"
-#include "search/search.h"
 
 /* Element `at`, or its imaginary part (1). */
 static double load_part(const void *data, kops_dtype dtype, int64_t at, unsigned part)
@@ -48,7 +49,7 @@ static double load_part(const void *data, kops_dtype dtype, int64_t at, unsigned
 
 /* ---- Images of spaces ---- */
 
-static struct op_args over_images(const struct problem *p, bool expected)
+struct op_args judge_images(const struct problem *p, bool expected)
 {
 	struct op_args args = p->args;
 
@@ -109,7 +110,7 @@ static bool wrote_outputs_only(const struct problem *p, struct space *s, char wh
 
 static bool run_reference(struct problem *p, char why[CHECK_TEXT_BYTES])
 {
-	struct op_args args = over_images(p, true);
+	struct op_args args = judge_images(p, true);
 
 	for (unsigned i = 0; i < p->n_storage; i++)
 		memcpy(p->storage[i].expected, p->storage[i].before, p->storage[i].bytes);
@@ -274,7 +275,7 @@ static double bent_bound(const struct rounding *r, double bound, double total)
 
 static bool oracle_gemm(struct oracle *o, const struct problem *p)
 {
-	struct op_args args = over_images(p, false);
+	struct op_args args = judge_images(p, false);
 	struct rounding rounding = rounding_of(&args);
 	unsigned parts = dtype_components(args.views[0].dtype);
 	double k = (double)args.views[0].shape[2] * parts, *product = gemm_product(&args);
@@ -333,7 +334,7 @@ static void settle_overflow(double *exact, double *bound, kops_dtype dtype)
 /* Writes what the reference wrote to output v. Returns the end. */
 static double *copy_expected(const struct problem *p, unsigned v, double *to)
 {
-	struct op_args args = over_images(p, true);
+	struct op_args args = judge_images(p, true);
 	const struct view *y = &args.views[v];
 	uint64_t index[KOPS_RANK_MAX] = {0};
 
@@ -376,7 +377,7 @@ static bool has_bounds(const struct op *op, unsigned v)
 /* Outputs without bounds are what the reference wrote. */
 static bool oracle_bounded(struct oracle *o, const struct problem *p)
 {
-	struct op_args args = over_images(p, false);
+	struct op_args args = judge_images(p, false);
 	uint64_t first = 0;
 
 	o->exact = calloc(o->n + 1, sizeof *o->exact);
@@ -410,126 +411,6 @@ static bool oracle_expected(struct oracle *o, const struct problem *p)
 	return true;
 }
 
-/* ---- search ---- */
-
-/* What one query has found, and the scores of all rows in f64. */
-struct finding {
-	struct op_args args;
-	uint64_t query;
-	double *scores, worst,
-	    bound; /* of those found; the largest bound of a score, negative: nobody can judge */
-	bool *is_found;
-};
-
-static double value_found(const struct finding *f, uint64_t i)
-{
-	const struct view *v = &f->args.views[SEARCH_VALUES];
-
-	return half_load(v->data, v->dtype, (int64_t)f->query * v->strides[0] + (int64_t)i * v->strides[1]);
-}
-
-static int32_t index_found(const struct finding *f, uint64_t i)
-{
-	const struct view *v = &f->args.views[SEARCH_INDICES];
-
-	return ((const int32_t *)v->data)[(int64_t)f->query * v->strides[0] + (int64_t)i * v->strides[1]];
-}
-
-/* A lower number is better. */
-static double badness(const struct finding *f, double value)
-{
-	return search_metric_of(&f->args) == SEARCH_L2 ? value : -value;
-}
-
-/* Returns NULL, or what is wrong of the i-th row found. */
-static const char *judge_row(struct finding *f, uint64_t i)
-{
-	uint64_t rows = f->args.views[SEARCH_BASE].shape[0];
-	int32_t index = index_found(f, i);
-	double value = value_found(f, i);
-
-	if (index < 0 || (uint64_t)index >= rows)
-		return "is no row of the base";
-	if (!search_allows(&f->args, f->query, (uint64_t)index))
-		return "was filtered out";
-	if (f->is_found[index])
-		return "came before";
-	f->is_found[index] = true;
-	if (i > 0 && (badness(f, value) < badness(f, value_found(f, i - 1)) ||
-	              (value == value_found(f, i - 1) && index < index_found(f, i - 1))))
-		return "is out of order";
-	if (f->bound < 0)
-		return NULL;
-	if (fabs(f->scores[index] - value) > f->bound)
-		return "has another score";
-	f->worst = fmax(f->worst, badness(f, f->scores[index]));
-	return NULL;
-}
-
-/* Returns NULL, or what is wrong in view of the rows that were not found. */
-static const char *judge_others(const struct finding *f, uint64_t found)
-{
-	for (uint64_t row = 0; row < f->args.views[SEARCH_BASE].shape[0] && f->bound >= 0; row++) {
-		if (f->is_found[row] || !search_allows(&f->args, f->query, row))
-			continue;
-		if (found < search_count(&f->args))
-			return "is -1, but there are others";
-		if (badness(f, f->scores[row]) < f->worst - 2 * f->bound)
-			return "is the last, but a better one was not found";
-	}
-	return NULL;
-}
-
-static const char *judge_query(struct finding *f, uint64_t *ret_place)
-{
-	uint64_t k = search_count(&f->args), i = 0, rows = f->args.views[SEARCH_BASE].shape[0];
-	const char *why = NULL;
-
-	f->bound = 0;
-	f->worst = -(double)INFINITY;
-	memset(f->is_found, 0, rows * sizeof *f->is_found);
-	for (uint64_t row = 0; row < rows; row++) {
-		struct search_score s = search_score(&f->args, f->query, row);
-
-		f->scores[row] = s.value;
-		if (search_allows(&f->args, f->query, row))
-			f->bound = f->bound < 0 || s.bound < 0 ? -1 : fmax(f->bound, s.bound);
-	}
-	for (; i < k && index_found(f, i) != -1 && !why; i++)
-		why = judge_row(f, i);
-	*ret_place = i < k && !why ? i : i - 1;
-	if (!why)
-		why = judge_others(f, i);
-	for (; i < k && !why; i++)
-		if (index_found(f, i) != -1 ||
-		    value_found(f, i) != (double)search_nothing(search_metric_of(&f->args)))
-			why = "is behind the last one";
-	return why;
-}
-
-/* Of each query: rows in the order of their scores, any of which may be off by its bound. */
-static bool judge_found(const struct problem *p, struct verdict *ret)
-{
-	struct finding f = {.args = over_images(p, false)};
-	uint64_t rows = f.args.views[SEARCH_BASE].shape[0], place = 0;
-	const char *why = NULL;
-
-	for (unsigned v = SEARCH_VALUES; v <= SEARCH_INDICES; v++)
-		f.args.views[v].data = p->spaces[v]->host + f.args.views[v].offset;
-	f.scores = malloc((rows + 1) * sizeof *f.scores);
-	f.is_found = malloc((rows + 1) * sizeof *f.is_found);
-	if (!f.scores || !f.is_found)
-		why = "of a test that is out of memory";
-	for (; f.query < f.args.views[SEARCH_QUERIES].shape[0] && !why; f.query++)
-		if ((why = judge_query(&f, &place)) != NULL)
-			snprintf(ret->why, sizeof ret->why, "query %llu, place %llu: row %d %s",
-			         (unsigned long long)f.query, (unsigned long long)place, index_found(&f, place),
-			         why);
-	free(f.scores);
-	free(f.is_found);
-	return !why;
-}
-
 /* How ops are judged; the last line is for all others, which may have bounds(). */
 static const struct rule {
 	const char *op;
@@ -544,7 +425,7 @@ static const struct rule {
     {"gather", NULL, NULL},
     {"arg_reduce", NULL, NULL},
     {"top_k", NULL, NULL},
-    {"search", oracle_bounded, judge_found},
+    {"search", oracle_bounded, judge_search},
     {NULL, oracle_expected, NULL},
 };
 
@@ -558,6 +439,30 @@ static const struct rule *rule_of(const struct op *op)
 	return !rule->op && op->bounds ? &bounded : rule;
 }
 
+/* Of ops with residual(): what was computed, or what the reference expects. */
+static bool judge_rows(const struct problem *p, bool expected, struct verdict *ret)
+{
+	struct op_args before = judge_images(p, false), after = before;
+	const struct view *y = op_output_const(&before);
+	uint64_t columns = y->shape[y->rank - 1], n = view_elements(y);
+
+	for (unsigned v = 0; v < after.op->n_operands; v++)
+		if (!view_is_absent(&after.views[v]))
+			after.views[v].data =
+			    (expected ? p->spaces[v]->expected : p->spaces[v]->host) + after.views[v].offset;
+	for (uint64_t row = 0; n > 0 && row < n / columns; row++) {
+		double weight = after.op->residual(&before, &after, row);
+
+		ret->worst = fmax(ret->worst, weight);
+		if (weight <= 1)
+			continue;
+		snprintf(ret->why, sizeof ret->why, "row %llu is %g times as far off as it may be",
+		         (unsigned long long)row, weight);
+		return false;
+	}
+	return true;
+}
+
 bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES])
 {
 	const struct rule *rule = rule_of(p->args.op);
@@ -567,6 +472,13 @@ bool oracle_make(struct oracle *o, struct problem *p, char why[CHECK_TEXT_BYTES]
 		o->n += view_elements(&p->args.views[v]) * dtype_components(p->args.views[v].dtype);
 	if (!run_reference(p, why))
 		return false;
+	if (p->args.op->residual) {
+		struct verdict verdict = {0};
+		bool right = judge_rows(p, true, &verdict);
+
+		memcpy(why, verdict.why, CHECK_TEXT_BYTES);
+		return right;
+	}
 	snprintf(why, CHECK_TEXT_BYTES, "out of memory");
 	return !rule->oracle || rule->oracle(o, p);
 }
@@ -650,11 +562,17 @@ void judge(const struct oracle *o, const struct problem *p, struct verdict *ret)
 	uint64_t first = 0;
 
 	*ret = (struct verdict){0};
+	if (op->residual && !judge_rows(p, false, ret))
+		return;
 	for (unsigned v = op_first_output(op); v < op->n_operands; v++) {
 		const struct view *y = &p->args.views[v];
 
 		if (view_is_absent(y))
 			continue;
+		if (op->residual) {
+			outputs[n++] = y;
+			continue;
+		}
 		if (v > op_first_output(op) && rule_of(op)->further ? !rule_of(op)->further(p, ret)
 		    : rule_of(op)->oracle                           ? !judge_values(o, first, p, v, ret)
 		                                                    : !judge_bits(p, v, ret))

@@ -263,6 +263,14 @@ static void mask(const struct problem *p, unsigned i, struct random *r)
 	while (--left > 0 && view_step(v, index));
 }
 
+static void enlarge(const struct problem *p, unsigned i)
+{
+	struct view v = p->args.views[i];
+
+	v.data = p->spaces[i]->before + v.offset;
+	op_enlarge_diagonals(&v);
+}
+
 static enum profile random_profile(const struct problem *p, struct random *r)
 {
 	if (p->huge)
@@ -399,6 +407,9 @@ static void fill_views(struct problem *p, struct random *r)
 	for (unsigned i = 0; i < n; i++)
 		if (!view_is_absent(&p->args.views[i]))
 			fill(p, i, profile, r);
+	for (unsigned i = 0; i < n; i++)
+		if (p->args.op->operands[i].has_large_diagonal && random_chance(r, 85))
+			enlarge(p, i);
 	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 15))
 		mask(p, SOFTMAX_X, r);
 	if (strcmp(p->args.op->name, "softmax") == 0 && random_chance(r, 60) &&

@@ -79,6 +79,18 @@ bool operation_is_extra(const struct operation *op, unsigned i)
 	return op_by_name(op->name)->operands[i].is_extra;
 }
 
+bool operation_has_large_diagonal(const struct operation *op, unsigned i)
+{
+	return i < op->n_inputs && op_by_name(op->name)->operands[i].has_large_diagonal;
+}
+
+bool operation_checks_with(const struct operation *op, unsigned i)
+{
+	const struct op *of = op_by_name(op->name);
+
+	return of->residual && of->operands[i].is_result;
+}
+
 bool operation_is_index(const struct operation *op, unsigned i)
 {
 	return op_by_name(op->name)->operands[i].is_index;
@@ -322,6 +334,17 @@ static uint64_t index_limit(const struct step *step, unsigned i)
 	return op_index_limit(&args, i);
 }
 
+static void enlarge_diagonals(const kops_view *view)
+{
+	struct view v = {.data = (unsigned char *)kops_data(view->buffer) + view->offset,
+	                 .dtype = view->dtype,
+	                 .rank = view->rank};
+
+	memcpy(v.shape, view->shape, sizeof v.shape);
+	memcpy(v.strides, view->strides, sizeof v.strides);
+	op_enlarge_diagonals(&v);
+}
+
 void step_fill_random(const struct step *step, unsigned i, struct random *random)
 {
 	const kops_view *view = i < step->op->n_inputs ? &step->in[i] : &step->out;
@@ -331,6 +354,8 @@ void step_fill_random(const struct step *step, unsigned i, struct random *random
 	for (uint64_t n = step_elements(view); n > 0; n--, at += kops_dtype_size(view->dtype))
 		element_put(view->dtype, at,
 		            limit > 0 ? (double)random_below(random, limit) : random_unit(random));
+	if (operation_has_large_diagonal(step->op, i))
+		enlarge_diagonals(view);
 }
 
 uint64_t step_elements(const kops_view *v)

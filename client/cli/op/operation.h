@@ -133,6 +133,12 @@ kops_dtype operation_own_dtype(const struct operation *op, unsigned i);
 /* Whether optional input i is one that problems known by their shape do without. */
 bool operation_is_extra(const struct operation *op, unsigned i);
 
+/* Whether input i has matrices with large diagonals, in problems of random numbers. */
+bool operation_has_large_diagonal(const struct operation *op, unsigned i);
+
+/* Whether the check multiplies back with output i, which is behind the first. */
+bool operation_checks_with(const struct operation *op, unsigned i);
+
 /* Whether the elements of input i are indices of another input. */
 bool operation_is_index(const struct operation *op, unsigned i);
 

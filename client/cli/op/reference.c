@@ -1,7 +1,9 @@
 /*
  * reference.c: the check of an op by its description: the reference computes the result again, in float64 where
- * the op has bounds(), else rounded to the type as the only right result is.
+ * the op has bounds(), else rounded to the type as the only right result is. Or the result is multiplied back,
+ * if the op has residual().
  */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +49,9 @@ static struct elements with_rows(const struct elements *y, const struct elements
 	return e;
 }
 
+/* dense: the output is to be computed again, and is dense whatever y is. Else other outputs are there, too. */
 static int check_operands(const struct step *step, const struct elements *in, const struct elements *y,
-                          struct op_args *ret)
+                          bool dense, struct op_args *ret)
 {
 	unsigned out = step->op->n_inputs;
 	char why[WHY_BYTES];
@@ -57,8 +60,16 @@ static int check_operands(const struct step *step, const struct elements *in, co
 	for (unsigned i = 0; i < out; i++)
 		ret->views[i] = view_of(&in[i]);
 	ret->views[out] = view_of(y);
+	for (unsigned i = 0; !dense && i < step->op->n_more; i++) {
+		if (!step->more[i].buffer)
+			continue;
+		struct elements more = elements_of(&step->more[i]);
+		ret->views[out + 1 + i] = view_of(&more);
+		ret->views[out + 1 + i].space = &ret->views[out + 1 + i];
+	}
 	ret->views[out].space = ret; /* which no input lies in */
-	view_make_dense(&ret->views[out]);
+	if (dense)
+		view_make_dense(&ret->views[out]);
 	step_set_attributes(step, ret);
 	return op_check(ret, why);
 }
@@ -85,7 +96,7 @@ static int prepare(struct again *a, const struct step *step, const struct elemen
                    const struct elements *y)
 {
 	uint64_t columns, rows, of_inputs = elements_count(&in[0]), elements = elements_count(y);
-	int rc = check_operands(step, in, y, &a->args);
+	int rc = check_operands(step, in, y, true, &a->args);
 	struct cost cost;
 
 	if (rc < 0)
@@ -204,13 +215,41 @@ static void compare(struct again *a)
 	}
 }
 
+/* ---- By multiplying back ---- */
+
+/* Errors are told in units of what a row may be off by. */
+static int check_by_residual(const struct step *step, const struct elements *in, const struct elements *y,
+                             struct check *check)
+{
+	struct op_args args;
+	struct cost cost;
+	int rc = check_operands(step, in, y, false, &args);
+
+	if (rc < 0)
+		return rc;
+	args.op->cost(&args, &cost);
+	const struct view *checked = op_output_const(&args); /* whose last axis need not be y's */
+	uint64_t columns = checked->shape[checked->rank - 1], rows = elements_count(y) / columns;
+	struct check_sample sample =
+	    check_sample_rows(rows, cost.flops / ELEMENT_FLOPS / (double)rows, (double)ELEMENT_BUDGET, check);
+	for (uint64_t i = 0; i < sample.n; i++) {
+		uint64_t row = check_sample_row(&sample, i);
+
+		check_compare(check, row, 0, args.op->residual(&args, &args, row), 0, 1, DBL_MAX);
+		check->compared += columns - 1;
+	}
+	return 0;
+}
+
 int check_by_reference(const struct step *step, const struct elements *in, const struct elements *y,
                        struct check *ret_check)
 {
 	struct again a = {.check = {.elements = elements_count(y), .us = cli_now_us()}};
 	int rc = 0;
 
-	if (a.check.elements > 0 && (rc = prepare(&a, step, in, y)) == 0)
+	if (a.check.elements > 0 && op_by_name(step->op->name)->residual)
+		rc = check_by_residual(step, in, y, &a.check);
+	else if (a.check.elements > 0 && (rc = prepare(&a, step, in, y)) == 0)
 		compare(&a);
 	release(&a);
 	a.check.us = cli_now_us() - a.check.us;

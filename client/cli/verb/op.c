@@ -223,7 +223,7 @@ static void describe(const struct pipeline *p, struct json *json)
 	json_array(json, "outputs");
 	json_operand(json, p->cli->flags.output, &step->out);
 	for (unsigned i = 0; i < step->op->n_more; i++)
-		if (step->more[i].dtype != 0)
+		if (p->cli->flags.operands[step->op->n_inputs + 1 + i])
 			json_operand(json, p->cli->flags.operands[step->op->n_inputs + 1 + i], &step->more[i]);
 	json_close_array(json);
 }

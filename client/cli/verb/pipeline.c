@@ -159,6 +159,25 @@ static int prepare_more(struct pipeline *p, struct value *v)
 	return rc;
 }
 
+/* Adds the outputs that the check of an op needs, if nobody asked for them. */
+static int prepare_for_check(struct pipeline *p, struct step *step)
+{
+	int rc = CLI_OK;
+
+	for (unsigned i = 0; i < step->op->n_more && rc == CLI_OK; i++) {
+		kops_view *more = &step->more[i];
+		uint64_t bytes = 0;
+
+		if (more->buffer || !operation_checks_with(step->op, step->op->n_inputs + 1 + i))
+			continue;
+		if (step_more(step, step->op->n_inputs + 1 + i, p->cli->why) < 0)
+			return CLI_FAILED;
+		element_bytes(more->dtype, more->rank, more->shape, &bytes);
+		rc = job_alloc(p->cli, bytes, KOPS_SHARED, NULL, &more->buffer);
+	}
+	return rc;
+}
+
 /* Allocates the result of a line and adds its steps. An op that adds to c= starts from a copy. */
 static int prepare_op(struct pipeline *p, const struct jobfile_value *line, struct value *v)
 {
@@ -175,6 +194,8 @@ static int prepare_op(struct pipeline *p, const struct jobfile_value *line, stru
 	step->out = v->view;
 	if (rc == CLI_OK)
 		rc = prepare_more(p, v);
+	if (rc == CLI_OK && p->cli->flags.check)
+		rc = prepare_for_check(p, step);
 	if (old && !in_place)
 		p->steps[p->n_steps++] = step_copy(old->view, v->view);
 	if (old && p->cli->flags.check) {

@@ -30,6 +30,8 @@ static void fill(struct op_args *args)
 			else
 				half_store(view->data, dtype_component(view->dtype), (int64_t)i,
 				           2.0 * rand() / RAND_MAX - 1);
+		if (args->op->operands[v].has_large_diagonal)
+			op_enlarge_diagonals(view);
 	}
 }
 
