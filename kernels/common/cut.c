@@ -8,7 +8,8 @@
 /* Parts begin at multiples of this, so that kernels for aligned operands take them too. */
 #define CHUNK_ALIGN 256u
 #define PARTS_MAX   (1u << 24) /* approximate limit along an axis or steps */
-#define TRIES_MAX   6
+#define TRIES_MAX   9
+#define TRIES_FINE  5    /* then parts become half as long: much of their time may not depend on their size */
 #define CUT_STEPS   (-1) /* in the place of an axis */
 
 static const struct op_cut uncut = {.n_parts = 1, .n_steps = 1, .share = 1};
@@ -43,7 +44,21 @@ static double part_ns(const struct cutting *c, const struct op_cut *cut, uint32_
 	return c->limits->time_ns(c->limits->on, c->kernel, &part);
 }
 
-/* Assumes that all parts of a tile's pass but the last take as long as the first. */
+/*
+ * Of parts [first, first + n), of which the last is as large as the others. Those of factorisations become
+ * shorter, as a square does at most; of such times Simpson's rule gives the mean.
+ */
+static struct times times_of_alike(const struct cutting *c, const struct op_cut *cut, uint32_t first,
+                                   uint32_t n)
+{
+	double first_ns = part_ns(c, cut, first), middle_ns = n > 2 ? part_ns(c, cut, first + n / 2) : first_ns,
+	       last_ns = n > 1 ? part_ns(c, cut, first + n - 1) : first_ns;
+
+	return (struct times){fmax(first_ns, fmax(middle_ns, last_ns)),
+	                      n * (first_ns + 4 * middle_ns + last_ns) / 6};
+}
+
+/* Of a tile's passes, in which the last part may be smaller or larger than the others. */
 static struct times times_of(const struct cutting *c, const struct op_cut *cut)
 {
 	bool in_steps = cut->n_steps > 1;
@@ -53,11 +68,11 @@ static struct times times_of(const struct cutting *c, const struct op_cut *cut)
 	struct times times = {0, 0};
 
 	for (uint32_t pass = 0; pass < passes; pass++) {
-		double first_ns = part_ns(c, cut, pass * n);
-		double last_ns = n > 1 ? part_ns(c, cut, pass * n + n - 1) : first_ns;
+		struct times alike = times_of_alike(c, cut, pass * n, n > 1 ? n - 1 : 1);
+		double last_ns = n > 1 ? part_ns(c, cut, pass * n + n - 1) : 0;
 
-		times.longest_ns = fmax(times.longest_ns, fmax(first_ns, last_ns));
-		times.all_ns += tiles * ((n - 1) * first_ns + last_ns);
+		times.longest_ns = fmax(times.longest_ns, fmax(alike.longest_ns, last_ns));
+		times.all_ns += tiles * (alike.all_ns + last_ns);
 	}
 	return times;
 }
@@ -278,6 +293,8 @@ static void cut_along(struct cutting *c, const struct op_cut *tiles, int axis)
 			return;
 		wanted =
 		    fmax(wanted * 1.03 * t.longest_ns / c->limits->most_ns, cut.n_parts / tiles->n_parts + 1);
+		if (i >= TRIES_FINE)
+			wanted = fmax(wanted, 2.0 * cut.n_parts / tiles->n_parts);
 	}
 }
 
