@@ -105,6 +105,28 @@
  *                                                   values: [queries, k], the scores   filter: i32
  *                                                   indices: [queries, k], rows of     values: f32
  *                                                     base, if wanted                  indices: i32
+ *     cholesky    factor = L with a = L * LH, or U  a: […, n, n]: symmetric or         a: f32, f64,   factor on
+ *                 with a = UH * U                     Hermitian matrices, of which       c64 or c128  a
+ *                                                     one triangle is read             factor: a's
+ *                                                   factor: a's shape                    type
+ *                                                   info: […], [1] of one matrix: 0,   info: i32
+ *                                                     or the order of the first
+ *                                                     leading minor that is not
+ *                                                     positive definite
+ *     triangular  x with a * x = b, or x * a = b,   a: […, n, n], of which one         f32, f64,      x on b
+ *     _solve      a triangular                        triangle is read                 c64, c128
+ *                                                   b: […, n, m], or […, m, n] with
+ *                                                     right
+ *                                                   x: b's shape
+ *     lu          lu = L and U with P * a = L * U,  a: […, m, n]                       a: f32, f64,   lu on a
+ *                 pivots = the exchanges of rows    lu: a's shape                        c64 or c128
+ *                 that make P                       pivots: […, min(m, n)]: row i was  lu: a's type
+ *                                                     exchanged with row pivots[i],    pivots: i32
+ *                                                     from 0 on                        info: i32
+ *                                                   info: […], [1] of one matrix: 0,
+ *                                                     or the number, from 1 on, of
+ *                                                     the first diagonal element of U
+ *                                                     that is 0
  */
 
 /* End of table of ops */
@@ -890,6 +912,53 @@ typedef enum kops_search_metric {
 int kops_job_search(kops_job *job, kops_view queries, kops_view base, kops_view values, kops_view indices,
                     uint32_t k, kops_search_metric metric, const char *kernel);
 
+/*
+ * factor = L with a = L * LH, or U with a = UH * U.
+ *   a       […, n, n]: symmetric or Hermitian matrices, of which one triangle is read; f32, f64, c64 or c128
+ *   factor  a's shape; a's type
+ *   info    […], [1] of one matrix: 0, or the order of the first leading minor that is not positive definite;
+ *           i32; a view without buffer is absent
+ *   upper   a's upper triangle is read, and the factor is upper
+ *   keep    the factor's other triangle stays as it is, instead of becoming zeros
+ * factor may be a, as the same view; any other overlap is refused. info must not overlap a or factor. LH is the
+ * conjugate transpose of L. Where a matrix is not positive definite, info is the order of the first leading
+ * minor that is not, or that has a NaN, and the factor's triangle is NaN. The imaginary parts of a's diagonal
+ * count as 0.
+ */
+int kops_job_cholesky(kops_job *job, kops_view a, kops_view factor, kops_view info, bool upper, bool keep,
+                      const char *kernel);
+
+/*
+ * x with a * x = b, or x * a = b, a triangular.
+ *   a       […, n, n], of which one triangle is read; repeated along the axes before
+ *   b       […, n, m], or […, m, n] with right
+ *   x       b's shape
+ *   upper   a's upper triangle is read
+ *   unit    the diagonal counts as 1, and is not read
+ *   conj_a  a stands for its conjugate; transposed, its view has the strides exchanged
+ *   right   x * a = b
+ * All of one type: f32, f64, c64 or c128. To give conj_a, call kops_job_op(). x may be b, as the same view; any
+ * other overlap is refused. By substitution, so a 0 on the diagonal gives infinities and NaN, as BLAS's trsm
+ * does.
+ */
+int kops_job_triangular_solve(kops_job *job, kops_view a, kops_view b, kops_view x, bool upper, bool unit,
+                              bool right, const char *kernel);
+
+/*
+ * lu = L and U with P * a = L * U, pivots = the exchanges of rows that make P.
+ *   a       […, m, n]; f32, f64, c64 or c128
+ *   lu      a's shape; a's type
+ *   pivots  […, min(m, n)]: row i was exchanged with row pivots[i], from 0 on; i32; a view without buffer is
+ *           absent
+ *   info    […], [1] of one matrix: 0, or the number, from 1 on, of the first diagonal element of U that is 0;
+ *           i32; a view without buffer is absent
+ * lu may be a, as the same view; any other overlap is refused. pivots must not overlap a or lu. info must not
+ * overlap a, lu or pivots. L's diagonal of ones is left out. A pivot is the element of the largest |re| + |im|
+ * of its column, the first of equal ones. A column of zeros gives a 0 in U, which info tells; the factorisation
+ * goes on.
+ */
+int kops_job_lu(kops_job *job, kops_view a, kops_view lu, kops_view pivots, kops_view info, const char *kernel);
+
 /* End of job calls */
 
 /* An operand by its name, such as "a". */
@@ -1153,6 +1222,23 @@ int kops_top_k(kops *connection, kops_view x, kops_view values, kops_view indice
  */
 int kops_search(kops *connection, kops_view queries, kops_view base, kops_view values, kops_view indices,
                 uint32_t k, kops_search_metric metric);
+
+/*
+ * factor = L with a = L * LH, or U with a = UH * U. Shapes, types and use in place as for kops_job_cholesky().
+ */
+int kops_cholesky(kops *k, kops_view a, kops_view factor, kops_view info, bool upper, bool keep);
+
+/*
+ * x with a * x = b, or x * a = b, a triangular. Shapes, types and use in place as for
+ * kops_job_triangular_solve().
+ */
+int kops_triangular_solve(kops *k, kops_view a, kops_view b, kops_view x, bool upper, bool unit, bool right);
+
+/*
+ * lu = L and U with P * a = L * U, pivots = the exchanges of rows that make P. Shapes, types and use in place
+ * as for kops_job_lu().
+ */
+int kops_lu(kops *k, kops_view a, kops_view lu, kops_view pivots, kops_view info);
 
 /* End of one-op calls */
 

@@ -429,6 +429,20 @@ class job
 	{
 		return added(kops_job_search(get(), queries, base, values, indices, k, metric, kernel));
 	}
+	job &cholesky(view a, view factor, view infos, bool upper = false, bool keep = false,
+	              const char *kernel = nullptr)
+	{
+		return added(kops_job_cholesky(get(), a, factor, infos, upper, keep, kernel));
+	}
+	job &triangular_solve(view a, view b, view x, bool upper = false, bool unit = false, bool right = false,
+	                      const char *kernel = nullptr)
+	{
+		return added(kops_job_triangular_solve(get(), a, b, x, upper, unit, right, kernel));
+	}
+	job &lu(view a, view lu, view pivots, view infos, const char *kernel = nullptr)
+	{
+		return added(kops_job_lu(get(), a, lu, pivots, infos, kernel));
+	}
 	/* End of members of job */
 
 	/* Has the daemon check and plan the job now, so that its first run is as fast as later ones. Blocks. */
@@ -733,6 +747,18 @@ class client
 	            kops_search_metric metric = KOPS_SEARCH_METRIC_IP)
 	{
 		detail::check(connection(), kops_search(get(), queries, base, values, indices, k, metric));
+	}
+	void cholesky(view a, view factor, view infos, bool upper = false, bool keep = false)
+	{
+		detail::check(connection(), kops_cholesky(get(), a, factor, infos, upper, keep));
+	}
+	void triangular_solve(view a, view b, view x, bool upper = false, bool unit = false, bool right = false)
+	{
+		detail::check(connection(), kops_triangular_solve(get(), a, b, x, upper, unit, right));
+	}
+	void lu(view a, view lu, view pivots, view infos)
+	{
+		detail::check(connection(), kops_lu(get(), a, lu, pivots, infos));
 	}
 	/* End of members of client */
 

@@ -16,10 +16,12 @@
 #include "attention/wgmma_plan.h"
 #include "cases.h"
 #include "check.h"
+#include "cholesky/kernels.h"
 #include "emulated.h"
 #include "gemm/kernels.h"
 #include "gemm/problem.h"
 #include "layer_norm/pieces.h"
+#include "lu/kernels.h"
 #include "reduce/split.h"
 #include "search/refine.h"
 #include "search/split.h"
@@ -28,6 +30,7 @@
 #include "softmax/pieces.h"
 #include "softmax/ring.h"
 #include "top_k/split.h"
+#include "triangular_solve/kernels.h"
 
 #define WORKSPACE_ALIGNMENT 256
 #define GUARD_BYTES         256
@@ -257,20 +260,48 @@ static const struct kernel refining = {.supports = search_refine_supports,
                                        .launch = search_refine,
                                        .carries = true};
 
+static const struct kernel factoring = {
+    .supports = takes_all, .workspace = cholesky_blocked_workspace, .launch = cholesky_blocked};
+
+static const struct kernel solving = {
+    .supports = takes_all, .workspace = triangular_solve_workspace, .launch = triangular_solve_blocked};
+
+static const struct kernel pivoting = {
+    .supports = takes_all, .workspace = lu_blocked_workspace, .launch = lu_blocked};
+
+static bool lu_small_supports(const struct op_args *args, const char **ret_why_not)
+{
+	const struct view *lu = &args->views[LU_LU];
+
+	*ret_why_not = "too large";
+	return lu->shape[2] <= LU_SMALL_MAX(lu->dtype) && lu->shape[3] <= LU_SMALL_MAX(lu->dtype);
+}
+
+static bool cholesky_small_supports(const struct op_args *args, const char **ret_why_not)
+{
+	const struct view *factor = &args->views[CHOLESKY_FACTOR];
+
+	*ret_why_not = "too large";
+	return factor->shape[3] <= CHOLESKY_SMALL_MAX(factor->dtype);
+}
+
 static const struct kernel *kernel_of(const struct op_args *args)
 {
 	const char *op = args->op->name, *why_not;
 
-	return strcmp(op, "softmax") == 0      ? &pieces
-	       : strcmp(op, "layer_norm") == 0 ? &norm_pieces
-	       : strcmp(op, "rms_norm") == 0   ? &norm_pieces
-	       : strcmp(op, "reduce") == 0     ? &strided
-	       : strcmp(op, "arg_reduce") == 0 ? &arg_strided
-	       : strcmp(op, "top_k") == 0      ? &selecting
-	       : strcmp(op, "search") == 0     ? (searching_mapped.supports(args, &why_not) ? &searching_mapped
-	                                          : refining.supports(args, &why_not)       ? &refining
-	                                                                                    : &searching)
-	       : strcmp(op, "attention") != 0  ? &small
+	return strcmp(op, "softmax") == 0            ? &pieces
+	       : strcmp(op, "layer_norm") == 0       ? &norm_pieces
+	       : strcmp(op, "rms_norm") == 0         ? &norm_pieces
+	       : strcmp(op, "reduce") == 0           ? &strided
+	       : strcmp(op, "arg_reduce") == 0       ? &arg_strided
+	       : strcmp(op, "top_k") == 0            ? &selecting
+	       : strcmp(op, "cholesky") == 0         ? &factoring
+	       : strcmp(op, "triangular_solve") == 0 ? &solving
+	       : strcmp(op, "lu") == 0               ? &pivoting
+	       : strcmp(op, "search") == 0    ? (searching_mapped.supports(args, &why_not) ? &searching_mapped
+	                                         : refining.supports(args, &why_not)       ? &refining
+	                                                                                   : &searching)
+	       : strcmp(op, "attention") != 0 ? &small
 	       : mapped.supports(args, &why_not)                                            ? &mapped
 	       : flash.supports(args, &why_not)                                             ? &flash
 	       : in_tiles.supports(args, &why_not) && args->views[ATTENTION_Q].shape[2] % 2 ? &in_tiles
@@ -569,6 +600,35 @@ static const struct candidate {
     {"top_k", "select", make_selected, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
     {"top_k", "select anyhow", make_anyhow, 1, {1, 2, 5, 9}, NULL, top_k_workspace, top_k_select},
     {"top_k", "select in parts", make_selected, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"cholesky", "cholesky small", make_anyhow, 1, {1, 2, 5, 9}, cholesky_small_supports, NULL, cholesky_small},
+    {"cholesky",
+     "cholesky blocked",
+     make_anyhow,
+     1,
+     {1, 2, 5, 9},
+     NULL,
+     cholesky_blocked_workspace,
+     cholesky_blocked},
+    {"cholesky", "cholesky in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
+    {"triangular_solve",
+     "triangular",
+     make_anyhow,
+     1,
+     {1, 2, 5, 9},
+     NULL,
+     triangular_solve_workspace,
+     triangular_solve_blocked},
+    {"triangular_solve",
+     "triangular in parts",
+     make_anyhow,
+     1,
+     {1, 2, 5, 9},
+     NULL,
+     workspace_of_parts,
+     launch_parts},
+    {"lu", "lu small", make_anyhow, 1, {1, 2, 5, 9}, lu_small_supports, NULL, lu_small},
+    {"lu", "lu blocked", make_anyhow, 1, {1, 2, 5, 9}, NULL, lu_blocked_workspace, lu_blocked},
+    {"lu", "lu in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"reduce", "strided in parts", make_anyhow, 1, {1, 2, 5, 9}, NULL, workspace_of_parts, launch_parts},
     {"softmax", "fused", make_short_rows, 1, {1, 1, 1, 1}, NULL, softmax_fused_workspace, softmax_fused},
     {"softmax", "fused together", make_alike_rows, 1, {1, 1, 1, 1}, are_alike, NULL, softmax_fused_at_once},

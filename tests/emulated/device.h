@@ -24,6 +24,14 @@ inline float __fdividef(float x, float y)
 	return x / y;
 }
 
+inline int atomicMin(int *at, int x)
+{
+	int old = *at;
+
+	*at = min(old, x);
+	return old;
+}
+
 template <class T> T __ldg(const T *from)
 {
 	return *from;

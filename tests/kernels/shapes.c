@@ -31,7 +31,7 @@ static uint64_t edge_extent(struct random *r)
 	return tile * (random_chance(r, 65) ? 1 : 1 + random_below(r, 4)) + random_below(r, 3) - 1;
 }
 
-static uint64_t random_extent(struct random *r)
+uint64_t shaper_extent(struct random *r)
 {
 	static const uint64_t primes[] = {2,  3,   5,   7,   11,  13,  31,  37,   61,
 	                                  67, 101, 127, 131, 251, 257, 509, 1021, 2053};
@@ -87,8 +87,7 @@ static void limit_product(uint64_t *extents, unsigned n, uint64_t most)
 	}
 }
 
-static struct view new_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, bool output,
-                            struct random *r)
+struct view shaper_view(kops_dtype dtype, uint32_t rank, const uint64_t *shape, bool output, struct random *r)
 {
 	struct view v = {.dtype = dtype, .rank = rank};
 
@@ -102,7 +101,7 @@ static kops_dtype random_dtype(struct random *r)
 	return (kops_dtype)(KOPS_F32 + random_below(r, 4));
 }
 
-static kops_dtype random_complex(struct random *r)
+kops_dtype shaper_complex(struct random *r)
 {
 	return random_chance(r, 50) ? KOPS_C64 : KOPS_C128;
 }
@@ -136,7 +135,7 @@ static struct view gemm_operand(kops_dtype dtype, uint64_t batch, uint64_t rows,
 	uint64_t shape[3] = {may_share && random_chance(r, 30) ? 1 : batch, rows, cols};
 	bool flat = shape[0] == 1 && random_chance(r, 50) && (!output || batch == 1);
 
-	return flat ? new_view(dtype, 2, shape + 1, output, r) : new_view(dtype, 3, shape, output, r);
+	return flat ? shaper_view(dtype, 2, shape + 1, output, r) : shaper_view(dtype, 3, shape, output, r);
 }
 
 /* Products of a wide range of numbers have sums of any length: some kernels compute long ones differently. */
@@ -175,7 +174,7 @@ static kops_dtype gemm_dtype(bool large, bool many_tiles, struct random *r)
 		return random_chance(r, 30) ? KOPS_C64 : KOPS_F32;
 	if (random_chance(r, 30))
 		return KOPS_F32;
-	return random_chance(r, 30) ? random_complex(r) : random_dtype(r);
+	return random_chance(r, 30) ? shaper_complex(r) : random_dtype(r);
 }
 
 void random_complex_params(struct gemm_params *p, struct random *r)
@@ -193,7 +192,7 @@ static struct view repeated_view(kops_dtype dtype, uint32_t rank, const uint64_t
 
 	for (uint32_t d = drop; d < rank; d++)
 		kept[d - drop] = random_chance(r, 15) ? 1 : shape[d];
-	return new_view(dtype, rank - drop, kept, false, r);
+	return shaper_view(dtype, rank - drop, kept, false, r);
 }
 
 void random_finish(struct problem *p, struct random *r)
@@ -210,7 +209,7 @@ static void shape_gemm(struct problem *p, struct random *r)
 {
 	bool many_tiles = has_many_tiles(p->large), large = p->large != 0 && !many_tiles;
 	kops_dtype dtype = gemm_dtype(large, many_tiles, r);
-	uint64_t mnk[3] = {random_extent(r), random_extent(r), random_extent(r)};
+	uint64_t mnk[3] = {shaper_extent(r), shaper_extent(r), shaper_extent(r)};
 	uint64_t batch = p->large || random_chance(r, 70) ? 1 : random_below(r, 5);
 
 	if (large)
@@ -237,7 +236,7 @@ static uint32_t random_shape(uint64_t shape[KOPS_RANK_MAX], uint32_t min, struct
 	uint32_t rank = min + (uint32_t)random_below(r, KOPS_RANK_MAX - min + 1);
 
 	for (uint32_t d = 0; d < rank; d++)
-		shape[d] = d + 2 < rank ? random_below(r, 5) + !random_chance(r, 10) : random_extent(r);
+		shape[d] = d + 2 < rank ? random_below(r, 5) + !random_chance(r, 10) : shaper_extent(r);
 	if (random_chance(r, 25)) {
 		shape[rank - 1] = long_extent(r);
 		limit_product(shape, rank - 1, ELEMENTS_MAX / shape[rank - 1]);
@@ -269,8 +268,8 @@ static void shape_softmax(struct problem *p, struct random *r)
 	uint32_t rank = shared ? shared_rows(shape, p->large ? LARGE_ROWS_MAX : ELEMENTS_MAX, r)
 	                       : random_shape(shape, 1, r);
 
-	p->args.views[SOFTMAX_X] = new_view(dtype, rank, shape, false, r);
-	p->args.views[SOFTMAX_Y] = new_view(dtype, rank, shape, true, r);
+	p->args.views[SOFTMAX_X] = shaper_view(dtype, rank, shape, false, r);
+	p->args.views[SOFTMAX_Y] = shaper_view(dtype, rank, shape, true, r);
 	if (random_chance(r, 40))
 		p->args.views[SOFTMAX_MASK] = repeated_view(dtype, rank, shape, r);
 	if (shared)
@@ -308,9 +307,9 @@ static void shape_transpose(struct problem *p, struct random *r)
 
 	if (random_chance(r, 50))
 		exchange(&shape[rank - 2], &shape[rank - 1]);
-	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[0] = shaper_view(dtype, rank, shape, false, r);
 	exchange(&shape[rank - 2], &shape[rank - 1]);
-	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	p->args.views[1] = shaper_view(dtype, rank, shape, true, r);
 }
 
 /* Makes one array whose length fits vectors of 4 exactly, or leaves a rest. */
@@ -325,7 +324,7 @@ static uint32_t array_shape(uint64_t shape[KOPS_RANK_MAX], struct random *r)
 /* One of those that the operand may have, complex ones less often. */
 static kops_dtype random_of(const struct op_operand *operand, struct random *r)
 {
-	return operand->dtypes & DTYPE_BIT(KOPS_C64) && random_chance(r, 20) ? random_complex(r)
+	return operand->dtypes & DTYPE_BIT(KOPS_C64) && random_chance(r, 20) ? shaper_complex(r)
 	                                                                     : random_dtype(r);
 }
 
@@ -347,7 +346,7 @@ static void shape_add(struct problem *p, struct random *r)
 	rank = of_parts(dtype, rank, shape);
 	p->args.views[0] = repeated_view(dtype, rank, shape, r);
 	p->args.views[1] = repeated_view(dtype, rank, shape, r);
-	p->args.views[2] = new_view(dtype, rank, shape, true, r);
+	p->args.views[2] = shaper_view(dtype, rank, shape, true, r);
 }
 
 static void shape_copy(struct problem *p, struct random *r)
@@ -356,8 +355,8 @@ static void shape_copy(struct problem *p, struct random *r)
 	uint64_t shape[KOPS_RANK_MAX];
 	uint32_t rank = random_chance(r, 25) ? array_shape(shape, r) : random_shape(shape, 1, r);
 
-	p->args.views[0] = new_view(dtype, rank, shape, false, r);
-	p->args.views[1] = new_view(dtype, rank, shape, true, r);
+	p->args.views[0] = shaper_view(dtype, rank, shape, false, r);
+	p->args.views[1] = shaper_view(dtype, rank, shape, true, r);
 }
 
 /* Makes y without the last axis, or with one index there; of arg_reduce rows with elements. */
@@ -373,10 +372,10 @@ static void shape_reduce(struct problem *p, struct random *r)
 	if (is_index && shape[rank - 1] == 0)
 		shape[rank - 1] = 1;
 	rank = of_parts(dtype, rank, shape);
-	p->args.views[0] = new_view(dtype, rank, shape, false, r);
+	p->args.views[0] = shaper_view(dtype, rank, shape, false, r);
 	shape[rank - 1] = 1;
 	p->args.views[1] =
-	    new_view(is_index ? KOPS_I32 : dtype, rank - (rank > 1 && random_chance(r, 50)), shape, true, r);
+	    shaper_view(is_index ? KOPS_I32 : dtype, rank - (rank > 1 && random_chance(r, 50)), shape, true, r);
 	op_set_attribute(&p->args, 0, (double)random_below(r, p->args.op->attributes[0].n_choices));
 	if (dtype_kind(dtype) == DTYPE_COMPLEX)
 		op_set_attribute(&p->args, 0, random_chance(r, 50) ? KOPS_SUM : KOPS_MEAN);
@@ -403,11 +402,11 @@ static void shape_top_k(struct problem *p, struct random *r)
 
 	if (shape[rank - 1] == 0)
 		shape[rank - 1] = 1;
-	p->args.views[TOP_K_X] = new_view(dtype, rank, shape, false, r);
+	p->args.views[TOP_K_X] = shaper_view(dtype, rank, shape, false, r);
 	shape[rank - 1] = k;
-	p->args.views[TOP_K_VALUES] = new_view(dtype, rank, shape, true, r);
+	p->args.views[TOP_K_VALUES] = shaper_view(dtype, rank, shape, true, r);
 	if (random_chance(r, 80))
-		p->args.views[TOP_K_INDICES] = new_view(KOPS_I32, rank, shape, true, r);
+		p->args.views[TOP_K_INDICES] = shaper_view(KOPS_I32, rank, shape, true, r);
 	op_set_attribute(&p->args, 0, k);
 	for (unsigned i = 1; i < p->args.op->n_attributes; i++)
 		op_set_attribute(&p->args, i, (double)random_below(r, p->args.op->attributes[i].n_choices));
@@ -424,7 +423,7 @@ static void shape_search(struct problem *p, struct random *r)
 {
 	static const kops_dtype dtypes[] = {KOPS_F32, KOPS_F16, KOPS_BF16};
 	kops_dtype dtype = dtypes[random_below(r, 3)];
-	uint64_t sizes[] = {random_extent(r), random_extent(r), random_extent(r)};
+	uint64_t sizes[] = {shaper_extent(r), shaper_extent(r), shaper_extent(r)};
 
 	if (random_chance(r, 40))
 		sizes[0] = 1 + random_below(r, 5), sizes[1] = random_below(r, 5000);
@@ -432,18 +431,19 @@ static void shape_search(struct problem *p, struct random *r)
 	bool is_aligned = random_chance(r, 60);
 	uint64_t rows = sizes[1], k = random_k(is_aligned ? 32u << random_below(r, 2) : SEARCH_MAX, r),
 	         words = (rows + 31) / 32;
-	p->args.views[SEARCH_QUERIES] = new_view(dtype, 2, (uint64_t[]){sizes[0], sizes[2]}, false, r);
-	p->args.views[SEARCH_BASE] = new_view(dtype, 2, (uint64_t[]){rows, sizes[2]}, false, r);
+	p->args.views[SEARCH_QUERIES] = shaper_view(dtype, 2, (uint64_t[]){sizes[0], sizes[2]}, false, r);
+	p->args.views[SEARCH_BASE] = shaper_view(dtype, 2, (uint64_t[]){rows, sizes[2]}, false, r);
 	for (unsigned v = SEARCH_QUERIES; is_aligned && v <= SEARCH_BASE; v++)
 		align_searched(&p->args.views[v], r);
 	if (random_chance(r, 40)) {
 		bool is_shared = random_chance(r, 50);
 		uint64_t shape[] = {sizes[0], words};
-		p->args.views[SEARCH_FILTER] = new_view(KOPS_I32, 2 - is_shared, shape + is_shared, false, r);
+		p->args.views[SEARCH_FILTER] =
+		    shaper_view(KOPS_I32, 2 - is_shared, shape + is_shared, false, r);
 	}
-	p->args.views[SEARCH_VALUES] = new_view(KOPS_F32, 2, (uint64_t[]){sizes[0], k}, true, r);
+	p->args.views[SEARCH_VALUES] = shaper_view(KOPS_F32, 2, (uint64_t[]){sizes[0], k}, true, r);
 	if (random_chance(r, 85))
-		p->args.views[SEARCH_INDICES] = new_view(KOPS_I32, 2, (uint64_t[]){sizes[0], k}, true, r);
+		p->args.views[SEARCH_INDICES] = shaper_view(KOPS_I32, 2, (uint64_t[]){sizes[0], k}, true, r);
 	op_set_attribute(&p->args, 0, (double)k);
 	op_set_attribute(&p->args, 1, (double)random_below(r, 3));
 }
@@ -452,8 +452,8 @@ static void shape_search(struct problem *p, struct random *r)
 static void shape_gather(struct problem *p, struct random *r)
 {
 	kops_dtype dtype = random_moved(r);
-	uint64_t x[] = {random_extent(r), random_extent(r)},
-	         y[] = {1 + random_below(r, 5), random_extent(r), 0};
+	uint64_t x[] = {shaper_extent(r), shaper_extent(r)},
+	         y[] = {1 + random_below(r, 5), shaper_extent(r), 0};
 	bool flat = random_chance(r, 60);
 
 	if (random_chance(r, 25))
@@ -463,9 +463,9 @@ static void shape_gather(struct problem *p, struct random *r)
 	y[2] = x[1];
 	limit_product(y, 2, ELEMENTS_MAX / (x[1] ? x[1] : 1));
 	limit_product(x, 1, ELEMENTS_MAX / (x[1] ? x[1] : 1));
-	p->args.views[0] = new_view(dtype, 2, x, false, r);
-	p->args.views[1] = new_view(KOPS_I32, 2 - flat, y + flat, false, r);
-	p->args.views[2] = new_view(dtype, 3 - flat, y + flat, true, r);
+	p->args.views[0] = shaper_view(dtype, 2, x, false, r);
+	p->args.views[1] = shaper_view(KOPS_I32, 2 - flat, y + flat, false, r);
+	p->args.views[2] = shaper_view(dtype, 3 - flat, y + flat, true, r);
 }
 
 /* ---- Any op, by its description ---- */
@@ -586,7 +586,7 @@ static void shape_described(struct problem *p, struct random *r)
 static struct view heads_view(kops_dtype dtype, const uint64_t shape[4], uint32_t rank, bool output,
                               struct random *r)
 {
-	return new_view(dtype, rank, shape + 4 - rank, output, r);
+	return shaper_view(dtype, rank, shape + 4 - rank, output, r);
 }
 
 /* The extents of an attention. */
@@ -601,10 +601,10 @@ static struct heads random_heads(uint32_t rank, bool usual, struct random *r)
 	                  .shared = rank < 3 ? 1 : 1 + random_below(r, 3)};
 
 	h.heads = rank < 3 ? 1 : h.shared * (1 + random_below(r, 3));
-	h.queries = random_chance(r, 20) ? 1 : usual ? tiles_extent(r) : random_extent(r);
-	h.keys = usual ? tiles_extent(r) : random_extent(r);
-	h.depth = usual || random_chance(r, 60) ? pick(depths, 10, r) : random_extent(r);
-	h.values = random_chance(r, usual ? 80 : 60) ? h.depth : usual ? pick(depths, 10, r) : random_extent(r);
+	h.queries = random_chance(r, 20) ? 1 : usual ? tiles_extent(r) : shaper_extent(r);
+	h.keys = usual ? tiles_extent(r) : shaper_extent(r);
+	h.depth = usual || random_chance(r, 60) ? pick(depths, 10, r) : shaper_extent(r);
+	h.values = random_chance(r, usual ? 80 : 60) ? h.depth : usual ? pick(depths, 10, r) : shaper_extent(r);
 	h.depth = h.depth < ATTENTION_DEPTH_MAX ? h.depth : ATTENTION_DEPTH_MAX;
 	h.values = h.values < ATTENTION_DEPTH_MAX ? h.values : ATTENTION_DEPTH_MAX;
 	return h;
@@ -662,25 +662,32 @@ static void shape_attention(struct problem *p, struct random *r)
 	if (random_chance(r, usual ? 15 : 40))
 		p->args.views[ATTENTION_MASK] = repeated_view(dtype, 4, scores, r);
 	if (random_chance(r, 30))
-		p->args.views[ATTENTION_LENGTHS] = new_view(KOPS_I32, 1, &h.batch, false, r);
+		p->args.views[ATTENTION_LENGTHS] = shaper_view(KOPS_I32, 1, &h.batch, false, r);
 	if (random_chance(r, 40))
 		p->args.views[ATTENTION_LSE] =
-		    new_view(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, rank - 1,
-		             &(uint64_t[]){h.batch, h.heads, h.queries}[4 - rank], true, r);
+		    shaper_view(dtype == KOPS_F64 ? KOPS_F64 : KOPS_F32, rank - 1,
+		                &(uint64_t[]){h.batch, h.heads, h.queries}[4 - rank], true, r);
 	p->args.params.plain.counts[ATTENTION_DIAGONAL] = (uint32_t)random_below(r, 3);
-	p->args.params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_extent(r) : 0;
+	p->args.params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)shaper_extent(r) : 0;
 	p->args.params.plain.numbers[ATTENTION_SCALE] = random_chance(r, 60) ? 0 : random_scalar(r);
 }
 
 /* For ops whose inputs depend on each other otherwise, or whose kernels change their method at some shapes. */
-static const struct shaper shapers[] = {
-    {"gemm", shape_gemm, false},           {"softmax", shape_softmax, false},
-    {"transpose", shape_transpose, false}, {"add", shape_add, false},
-    {"subtract", shape_add, false},        {"copy", shape_copy, false},
-    {"reduce", shape_reduce, true},        {"gather", shape_gather, true},
-    {"attention", shape_attention, true},  {"arg_reduce", shape_reduce, true},
-    {"top_k", shape_top_k, true},          {"search", shape_search, true},
-};
+static const struct shaper shapers[] = {{"gemm", shape_gemm, false},
+                                        {"softmax", shape_softmax, false},
+                                        {"transpose", shape_transpose, false},
+                                        {"add", shape_add, false},
+                                        {"subtract", shape_add, false},
+                                        {"copy", shape_copy, false},
+                                        {"reduce", shape_reduce, true},
+                                        {"gather", shape_gather, true},
+                                        {"attention", shape_attention, true},
+                                        {"arg_reduce", shape_reduce, true},
+                                        {"top_k", shape_top_k, true},
+                                        {"search", shape_search, true},
+                                        {"cholesky", shaper_cholesky, true},
+                                        {"triangular_solve", shaper_triangular_solve, true},
+                                        {"lu", shaper_lu, true}};
 
 const struct shaper *shaper_of(const struct op *op)
 {

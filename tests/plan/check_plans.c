@@ -83,7 +83,7 @@ static double most_bytes(const struct op_args *args)
 	double sum = 0;
 
 	for (unsigned v = 0; v < args->op->n_operands; v++) {
-		double bytes = 8;
+		double bytes = fmax(8, (double)dtype_size(args->views[v].dtype));
 		for (uint32_t d = 0; d < args->views[v].rank; d++)
 			bytes *= d + 2 < args->views[v].rank ? (double)args->views[v].shape[d]
 			                                     : (double)args->views[v].shape[d] + 256;
@@ -242,6 +242,21 @@ static bool is_slow(const struct described_gpu *gpu)
 	return gpu->multiprocessors < 30;
 }
 
+/* At worst, of parts that go through whole operands: those of factorisations, which are cut only along steps.
+ */
+static double pages_us(const struct run_op *op)
+{
+	const double of_page_us = 12;
+	double pages = 0;
+
+	for (unsigned axis = 0; axis < op->args.op->n_part_axes; axis++)
+		if (op->cut.axes[axis].n > 1 || !op->args.op->steps)
+			return 0;
+	for (unsigned v = 0; v < op->args.op->n_operands; v++)
+		pages += view_blocks(&op->args.views[v], 4096);
+	return of_page_us * pages;
+}
+
 /*
  * Checks that auto finds a kernel that can be cut, for any job of less than half a minute. On the CPU pages
  * count too, which may be shared unequally.
@@ -251,7 +266,8 @@ static void check_parts(struct check *c, const struct plan_job *job)
 	const double all_us = 30e6, part_us = (c->cpu ? 20 : 1.001) * PART_US;
 
 	for (unsigned i = 0; i < job->run.n_ops && (c->cpu || !is_slow(c->gpu)); i++)
-		if (job->ops[i].plan_us <= all_us && run_part_us(&job->ops[i]) > part_us)
+		if (job->ops[i].plan_us <= all_us &&
+		    run_part_us(&job->ops[i]) > part_us + (c->cpu ? pages_us(&job->ops[i]) : 0))
 			fail(c, job, i, job->ops[i].kernel->name, "auto's plan_us of a part",
 			     run_part_us(&job->ops[i]));
 }

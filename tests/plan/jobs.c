@@ -5,9 +5,12 @@
 #include "jobs.h"
 
 #include "attention/attention.h"
+#include "cholesky/cholesky.h"
 #include "gemm/gemm.h"
+#include "lu/operands.h"
 #include "search/search.h"
 #include "top_k/top_k.h"
+#include "triangular_solve/operands.h"
 
 #define BUFFER_BITS 47 /* an address space's worth */
 
@@ -330,6 +333,51 @@ static void shape_attention(struct op_args *args, struct random *r)
 	args->params.plain.counts[ATTENTION_WINDOW] = random_chance(r, 30) ? (uint32_t)random_depth(r) : 0;
 }
 
+static void shape_cholesky(struct op_args *args, struct random *r)
+{
+	uint64_t n = random_extent(r), shape[4] = {random_extent(r), random_extent(r), n, n}, one = 1;
+	uint32_t rank = 2 + (uint32_t)random_below(r, 3);
+	kops_dtype dtype = random_chance(r, 50) ? KOPS_F32 : random_chance(r, 50) ? KOPS_F64 : KOPS_C128;
+
+	set_view(&args->views[CHOLESKY_A], dtype, rank, shape + 4 - rank);
+	set_view(&args->views[CHOLESKY_FACTOR], dtype, rank, shape + 4 - rank);
+	if (random_chance(r, 70))
+		set_view(&args->views[CHOLESKY_INFO], KOPS_I32, rank > 2 ? rank - 2 : 1,
+		         rank > 2 ? shape + 4 - rank : &one);
+	args->params.plain.flags[CHOLESKY_UPPER] = random_chance(r, 50);
+	args->params.plain.flags[CHOLESKY_KEEP] = random_chance(r, 50);
+}
+
+static void shape_triangular_solve(struct op_args *args, struct random *r)
+{
+	uint64_t n = random_extent(r), shape[4] = {random_extent(r), random_extent(r), n, n};
+	uint32_t rank = 2 + (uint32_t)random_below(r, 3), fewer = random_chance(r, 30) ? rank - 2 : 0;
+	kops_dtype dtype = random_chance(r, 50) ? KOPS_F32 : random_chance(r, 50) ? KOPS_F64 : KOPS_C128;
+
+	for (unsigned flag = SOLVE_UPPER; flag <= SOLVE_RIGHT; flag++)
+		args->params.plain.flags[flag] = random_chance(r, 50);
+	set_view(&args->views[SOLVE_A], dtype, rank - fewer, shape + 4 - rank + fewer);
+	shape[args->params.plain.flags[SOLVE_RIGHT] ? 2 : 3] = random_extent(r);
+	set_view(&args->views[SOLVE_B], dtype, rank, shape + 4 - rank);
+	set_view(&args->views[SOLVE_X], dtype, rank, shape + 4 - rank);
+}
+
+static void shape_lu(struct op_args *args, struct random *r)
+{
+	uint64_t shape[4] = {random_extent(r), random_extent(r), random_extent(r), random_extent(r)}, one = 1;
+	uint32_t rank = 2 + (uint32_t)random_below(r, 3);
+	kops_dtype dtype = random_chance(r, 50) ? KOPS_F32 : random_chance(r, 50) ? KOPS_F64 : KOPS_C128;
+
+	set_view(&args->views[LU_A], dtype, rank, shape + 4 - rank);
+	set_view(&args->views[LU_LU], dtype, rank, shape + 4 - rank);
+	shape[2] = shape[2] < shape[3] ? shape[2] : shape[3];
+	if (random_chance(r, 70))
+		set_view(&args->views[LU_PIVOTS], KOPS_I32, rank - 1, shape + 4 - rank);
+	if (random_chance(r, 70))
+		set_view(&args->views[LU_INFO], KOPS_I32, rank > 2 ? rank - 2 : 1,
+		         rank > 2 ? shape + 4 - rank : &one);
+}
+
 static void shape_op(struct op_args *args, struct random *r)
 {
 	if (strcmp(args->op->name, "attention") == 0) {
@@ -346,6 +394,18 @@ static void shape_op(struct op_args *args, struct random *r)
 	}
 	if (strcmp(args->op->name, "gather") == 0) {
 		shape_gather(args, r);
+		return;
+	}
+	if (strcmp(args->op->name, "triangular_solve") == 0) {
+		shape_triangular_solve(args, r);
+		return;
+	}
+	if (strcmp(args->op->name, "lu") == 0) {
+		shape_lu(args, r);
+		return;
+	}
+	if (strcmp(args->op->name, "cholesky") == 0) {
+		shape_cholesky(args, r);
 		return;
 	}
 	op_set_defaults(args);

@@ -1,8 +1,10 @@
 /* launches.c: the launches of described kernels. Planning launches nothing, so each of these fails the test. */
 #include <stdlib.h>
 
+#include "cholesky/kernels.h"
 #include "common/cuda.h"
 #include "gemm/kernels.h"
+#include "lu/kernels.h"
 #include "search/split.h"
 
 #include <cublas_v2.h>
@@ -58,6 +60,66 @@ int cuda_convert(const struct view *from, const struct view *to, const struct la
 {
 	(void)from;
 	(void)to;
+	(void)launch;
+	abort();
+}
+
+CUDA_LAUNCH(gemm_complex);
+CUDA_LAUNCH(gemm_complex)
+{
+	(void)args;
+	(void)launch;
+	abort();
+}
+
+int linalg_solve_block(const struct linalg_solve *s, const struct launch *launch)
+{
+	(void)s;
+	(void)launch;
+	abort();
+}
+
+int cholesky_factor_block(const struct linalg_batch *m, const struct launch *launch)
+{
+	(void)m;
+	(void)launch;
+	abort();
+}
+
+int cholesky_finish(const struct op_args *args, const struct linalg_batch *w, uint64_t outer, int32_t *found,
+                    const struct launch *launch)
+{
+	(void)args;
+	(void)w;
+	(void)outer;
+	(void)found;
+	(void)launch;
+	abort();
+}
+
+int lu_factor_panel(const struct linalg_batch *panel, const struct lu_exchanges *x, const struct launch *launch)
+{
+	(void)panel;
+	(void)x;
+	(void)launch;
+	abort();
+}
+
+int lu_exchange_rows(const struct linalg_batch *m, const struct lu_exchanges *x, const struct launch *launch)
+{
+	(void)m;
+	(void)x;
+	(void)launch;
+	abort();
+}
+
+int lu_finish(const struct op_args *args, const struct linalg_batch *w, uint64_t outer,
+              const struct lu_exchanges *x, const struct launch *launch)
+{
+	(void)args;
+	(void)w;
+	(void)outer;
+	(void)x;
 	(void)launch;
 	abort();
 }

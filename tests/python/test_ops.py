@@ -1,6 +1,7 @@
 """Ops on arrays of every kind against NumPy in float64."""
 import asyncio
 import gc
+import itertools
 import unittest
 import warnings
 
@@ -492,6 +493,75 @@ class Ops(PythonTest):
         d = self.kops.device_array((6, 40)).upload(x)
         values, indices = self.kops.top_k(d, 5)
         np.testing.assert_array_equal(indices.download(), np.argsort(-x, 1)[:, :5])
+
+    def definite(self, shape, dtype):
+        """Hermitian positive definite matrices."""
+        a = self.numbers(shape, np.float64)
+        a = a + 1j * self.numbers(shape, np.float64) if np.dtype(dtype).kind == "c" else a
+        return (a @ np.swapaxes(a.conj(), -1, -2) + shape[-1] * np.eye(shape[-1])).astype(dtype)
+
+    def test_cholesky(self):
+        for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-13), (np.complex64, 1e-5), (np.complex128, 1e-13)):
+            for shape in ((1, 1), (70, 70), (9, 5, 5), (2, 3, 40, 40)):
+                a = self.definite(shape, dtype)
+                for upper in (False, True):
+                    factor, info = self.kops.cholesky(a, upper=upper)
+                    want = np.linalg.cholesky(a.astype(np.complex128))
+                    want = np.swapaxes(want.conj(), -1, -2) if upper else want
+                    self.assertEqual((factor.dtype, info.dtype, info.shape), (dtype, np.int32, shape[:-2] or (1,)))
+                    np.testing.assert_allclose(factor, want, tolerance, 10 * tolerance)
+                    self.assertFalse(info.any())
+        a = self.kops.asarray(self.definite((30, 30), np.float64))
+        want, other = np.linalg.cholesky(a), a.copy()
+        info = self.kops.empty(1, np.int32)
+        self.assertIs(self.kops.cholesky(a, (a, info), keep=True)[0], a)
+        np.testing.assert_allclose(np.tril(a), want, 1e-12)
+        np.testing.assert_array_equal(np.triu(a, 1), np.triu(other, 1))
+        other[20, 20] = -1
+        factor, info = self.kops.cholesky(np.stack([other, other.T + 99 * np.eye(30)]))
+        self.assertEqual(list(info), [21, 0])
+        self.assertTrue(np.isnan(factor[0][np.tril_indices(30)]).all() and np.isfinite(factor[1]).all())
+        self.assertEqual([y.shape for y in self.kops.cholesky(np.empty((0, 3, 3)))], [(0, 3, 3), (0,)])
+        self.fails(kops.ShapeError, "equal extents", self.kops.cholesky, self.numbers((3, 4)))
+
+    def test_lu(self):
+        for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-13), (np.complex64, 1e-5), (np.complex128, 1e-13)):
+            for shape in ((1, 1), (70, 70), (9, 5, 7), (2, 3, 40, 30)):
+                a = self.numbers(shape).astype(dtype)
+                lu, pivots, info = self.kops.lu(a)
+                m, n = shape[-2:]
+                k = min(m, n)
+                self.assertEqual((lu.dtype, pivots.shape, info.shape), (dtype, (*shape[:-2], k), shape[:-2] or (1,)))
+                self.assertFalse(info.any())
+                product = (np.tril(lu[..., :k], -1) + np.eye(m, k)) @ np.triu(lu[..., :k, :])
+                for got, want, exchanges in zip(product.reshape(-1, m, n), a.reshape(-1, m, n).copy(), pivots.reshape(-1, k)):
+                    for i, other in enumerate(exchanges):
+                        want[[i, other]] = want[[other, i]]
+                    np.testing.assert_allclose(got, want, 0, 10 * tolerance)
+        self.assertEqual(list(self.kops.lu(np.array([[[0.0, 1], [2, 0]], [[1, 2], [1, 2]]]))[2]), [0, 2])
+        a = self.shared((30, 30))
+        out = a, self.kops.empty(30, np.int32), self.kops.empty(1, np.int32)
+        want = self.kops.lu(a.copy())
+        for got, expected in zip(self.kops.lu(a, out), want):
+            np.testing.assert_array_equal(got, expected)
+        self.assertEqual([y.shape for y in self.kops.lu(np.empty((0, 3, 4)))], [(0, 3, 4), (0, 3), (0,)])
+
+    def test_triangular_solve(self):
+        for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-13), (np.complex64, 1e-5), (np.complex128, 1e-13)):
+            a, b = self.definite((2, 3, 70, 70), dtype), self.numbers((2, 3, 70, 5)).astype(dtype)
+            for upper, unit, conj, right in itertools.product((False, True), repeat=4):
+                t = np.triu(a) if upper else np.tril(a)
+                if unit:
+                    t = t / 100
+                    t[..., range(70), range(70)] = 1
+                c = t.conj() if conj else t
+                rhs = np.swapaxes(b, 2, 3) if right else b
+                x = self.kops.triangular_solve(t.astype(dtype), rhs, upper=upper, unit=unit, conj_a=conj, right=right)
+                np.testing.assert_allclose(x @ c if right else c @ x, rhs, 0, 100 * tolerance)
+        x = self.kops.asarray(b[0])
+        self.assertIs(self.kops.triangular_solve(a[0, 0], x, x), x)
+        np.testing.assert_allclose(np.tril(a[0, 0]) @ x, b[0], 0, 1e-12)
+        self.fails(kops.ShapeError, "b must have as many rows as a", self.kops.triangular_solve, a, b[:, :, :9])
 
     def test_the_nearest_rows(self):
         for metric in ("ip", "l2", "cosine"):

@@ -118,6 +118,28 @@ int kops_job_search(kops_job *job, kops_view queries, kops_view base, kops_view 
 	return client_add_op(job, &op_search, operands, attributes, kernel);
 }
 
+int kops_job_cholesky(kops_job *job, kops_view a, kops_view factor, kops_view info, bool upper, bool keep,
+                      const char *kernel)
+{
+	const kops_view operands[] = {a, factor, info};
+	const double attributes[] = {upper, keep};
+	return client_add_op(job, &op_cholesky, operands, attributes, kernel);
+}
+
+int kops_job_triangular_solve(kops_job *job, kops_view a, kops_view b, kops_view x, bool upper, bool unit,
+                              bool right, const char *kernel)
+{
+	const kops_view operands[] = {a, b, x};
+	const double attributes[] = {upper, unit, 0, right};
+	return client_add_op(job, &op_triangular_solve, operands, attributes, kernel);
+}
+
+int kops_job_lu(kops_job *job, kops_view a, kops_view lu, kops_view pivots, kops_view info, const char *kernel)
+{
+	const kops_view operands[] = {a, lu, pivots, info};
+	return client_add_op(job, &op_lu, operands, NULL, kernel);
+}
+
 int kops_softmax(kops *k, kops_view x, kops_view y, double scale)
 {
 	kops_job *job;
@@ -235,4 +257,28 @@ int kops_search(kops *connection, kops_view queries, kops_view base, kops_view v
 		return status;
 	return client_one_op_finish(connection,
 	                            kops_job_search(job, queries, base, values, indices, k, metric, NULL));
+}
+
+int kops_cholesky(kops *k, kops_view a, kops_view factor, kops_view info, bool upper, bool keep)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status
+	                  : client_one_op_finish(k, kops_job_cholesky(job, a, factor, info, upper, keep, NULL));
+}
+
+int kops_triangular_solve(kops *k, kops_view a, kops_view b, kops_view x, bool upper, bool unit, bool right)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	if (status < 0)
+		return status;
+	return client_one_op_finish(k, kops_job_triangular_solve(job, a, b, x, upper, unit, right, NULL));
+}
+
+int kops_lu(kops *k, kops_view a, kops_view lu, kops_view pivots, kops_view info)
+{
+	kops_job *job;
+	int status = client_one_op_begin(k, &job);
+	return status < 0 ? status : client_one_op_finish(k, kops_job_lu(job, a, lu, pivots, info, NULL));
 }

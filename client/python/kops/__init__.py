@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 # Made by scripts/gen-ops: names of described ops
-__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce", "top_k", "search"]
+__all__ += ["softmax", "transpose", "add", "copy", "reduce", "multiply", "layer_norm", "gather", "rms_norm", "subtract", "unary", "attention", "arg_reduce", "top_k", "search", "cholesky", "triangular_solve", "lu"]
 # End of names of described ops
 __all__ += _named.NAMES
 
@@ -424,6 +424,57 @@ def search(queries: Operand, base: Operand, k: int = 10, *, metric: str = "ip", 
     l2.
     """
     return default_client().search(queries, base, k, metric=metric, filter=filter, out=out, kernel=kernel)
+
+
+def cholesky(a: Operand, out: tuple[Array, Array] | None = None, *, upper: bool = False, keep: bool = False,
+             kernel: str | None = None) -> Any:
+    """factor = L with a = L * LH, or U with a = UH * U.
+
+    a: […, n, n]: symmetric or Hermitian matrices, of which one triangle is read; f32, f64, c64 or c128
+    upper: a's upper triangle is read, and the factor is upper
+    keep: the factor's other triangle stays as it is, instead of becoming zeros
+    The results are factor and info, in a tuple:
+    factor: a's shape
+    info: […], [1] of one matrix: 0, or the order of the first leading minor that is not positive definite
+    out may be a, where that is not repeated.
+    LH is the conjugate transpose of L. Where a matrix is not positive definite, info is the order of
+    the first leading minor that is not, or that has a NaN, and the factor's triangle is NaN. The
+    imaginary parts of a's diagonal count as 0.
+    """
+    return default_client().cholesky(a, out, upper=upper, keep=keep, kernel=kernel)
+
+
+def triangular_solve(a: Operand, b: Operand, out: Array | None = None, *, upper: bool = False, unit: bool = False,
+                     conj_a: bool = False, right: bool = False, kernel: str | None = None) -> Any:
+    """x with a * x = b, or x * a = b, a triangular.
+
+    a: […, n, n], of which one triangle is read; repeated along the axes before
+    b: […, n, m], or […, m, n] with right
+    upper: a's upper triangle is read
+    unit: the diagonal counts as 1, and is not read
+    conj_a: a stands for its conjugate; transposed, its view has the strides exchanged
+    right: x * a = b
+    The result: b's shape; numbers take the first array's type.
+    out may be b, where that is not repeated.
+    By substitution, so a 0 on the diagonal gives infinities and NaN, as BLAS's trsm does.
+    """
+    return default_client().triangular_solve(a, b, out, upper=upper, unit=unit, conj_a=conj_a, right=right, kernel=kernel)
+
+
+def lu(a: Operand, out: tuple[Array, Array, Array] | None = None, *, kernel: str | None = None) -> Any:
+    """lu = L and U with P * a = L * U, pivots = the exchanges of rows that make P.
+
+    a: […, m, n]; f32, f64, c64 or c128
+    The results are lu, pivots and info, in a tuple:
+    lu: a's shape
+    pivots: […, min(m, n)]: row i was exchanged with row pivots[i], from 0 on
+    info: […], [1] of one matrix: 0, or the number, from 1 on, of the first diagonal element of U that is 0
+    out may be a, where that is not repeated.
+    L's diagonal of ones is left out. A pivot is the element of the largest |re| + |im| of its column,
+    the first of equal ones. A column of zeros gives a 0 in U, which info tells; the factorisation goes
+    on.
+    """
+    return default_client().lu(a, out, kernel=kernel)
 
 
 # End of described ops

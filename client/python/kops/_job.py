@@ -143,6 +143,19 @@ class Job(Named):
                out: tuple[Array, Array] | None = None, kernel: str | None = None) -> Any:
         return self._add(*_ops.search(self._desk, queries, base, filter, out, k, metric, kernel))
 
+    def cholesky(self, a: Operand, out: tuple[Array, Array] | None = None, *, upper: bool = False, keep: bool = False,
+                 kernel: str | None = None) -> Any:
+        return self._add(*_ops.cholesky(self._desk, a, out, bool(upper), bool(keep), kernel))
+
+    def triangular_solve(self, a: Operand, b: Operand, out: Array | None = None, *, upper: bool = False,
+                         unit: bool = False, conj_a: bool = False, right: bool = False,
+                         kernel: str | None = None) -> Any:
+        return self._add(*_ops.triangular_solve(self._desk, a, b, out,
+                                                bool(upper), bool(unit), bool(conj_a), bool(right), kernel))
+
+    def lu(self, a: Operand, out: tuple[Array, Array, Array] | None = None, *, kernel: str | None = None) -> Any:
+        return self._add(*_ops.lu(self._desk, a, out, kernel))
+
     # End of described ops
 
     def _add(self, result: Result, ops: list[Op]) -> Result:

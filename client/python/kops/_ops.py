@@ -464,6 +464,22 @@ def search(desk: Desk, queries: Operand, base: Operand, filter: Operand | None, 
                       (("k", k), ("metric", metric),), "values", out, kernel, beside=("indices",))
 
 
+def cholesky(desk: Desk, a: Operand, out: tuple[Array, Array] | None, upper: bool, keep: bool,
+             kernel: str | None) -> tuple[Result, list[Op]]:
+    return _described(desk, "cholesky", {"a": a}, (("upper", upper), ("keep", keep),), "factor", out, kernel,
+                      beside=("info",))
+
+
+def triangular_solve(desk: Desk, a: Operand, b: Operand, out: Array | None, upper: bool, unit: bool, conj_a: bool,
+                     right: bool, kernel: str | None) -> tuple[Result, list[Op]]:
+    return _described(desk, "triangular_solve", {"a": a, "b": b},
+                      (("upper", upper), ("unit", unit), ("conj_a", conj_a), ("right", right),), "x", out, kernel)
+
+
+def lu(desk: Desk, a: Operand, out: tuple[Array, Array, Array] | None, kernel: str | None) -> tuple[Result, list[Op]]:
+    return _described(desk, "lu", {"a": a}, (), "lu", out, kernel, beside=("pivots", "info",))
+
+
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {("gemm", "precision"): ("f32", "ieee", "tf32", "bf16"),
                                                    ("gemm", "activation"): ("none", "relu", "gelu", "gelu_tanh", "silu"),
                                                    ("reduce", "kind"): ("sum", "max", "mean", "min", "prod"),

@@ -39,18 +39,19 @@ extern "C" CUDA_LAUNCH(transpose_vector)
 	return KOPS_E_FAULT;
 }
 
-static float *element(const view *v, uint64_t i, uint64_t j, uint64_t k)
+static char *element(const view *v, uint64_t i)
 {
-	return (float *)v->data + (int64_t)i * v->strides[0] + (int64_t)j * v->strides[1] +
-	       (int64_t)k * v->strides[2];
+	int64_t at = 0;
+
+	for (uint32_t d = v->rank; d-- > 0; i /= v->shape[d])
+		at += (int64_t)(i % v->shape[d]) * v->strides[d];
+	return (char *)v->data + at * (int64_t)dtype_size(v->dtype);
 }
 
 extern "C" int cuda_copy_strided(const view *x, const view *y, cudaStream_t)
 {
-	for (uint64_t i = 0; i < x->shape[0]; i++)
-		for (uint64_t j = 0; j < x->shape[1]; j++)
-			for (uint64_t k = 0; k < x->shape[2]; k++)
-				*element(y, i, j, k) = *element(x, i, j, k);
+	for (uint64_t i = 0; i < view_elements(y); i++)
+		memcpy(element(y, i), element(x, i), dtype_size(y->dtype));
 	return 0;
 }
 #endif
