@@ -9,6 +9,7 @@ process that they make when they first need one; kops.connect() makes others. do
 """
 from __future__ import annotations
 
+import importlib
 import threading
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,12 @@ if TYPE_CHECKING:
     __version__: str
 else:
     def __getattr__(name: str) -> str:
-        """To find out which version was installed takes longer than all else that an import does here."""
+        """
+        To find out which version was installed takes longer than all else that an import does here. linalg needs more of
+        NumPy than others do.
+        """
+        if name == "linalg":
+            return importlib.import_module("kops.linalg")
         if name != "__version__":
             raise AttributeError(f"module 'kops' has no attribute {name!r}")
         globals()["__version__"] = _library.version()
@@ -55,7 +61,7 @@ else:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "errors", "__doc__", "__name__", "__version__"]
+    return [*__all__, "errors", "linalg", "__doc__", "__name__", "__version__"]
 
 
 _default: Client | None = None
