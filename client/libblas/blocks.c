@@ -103,7 +103,7 @@ static bool finish(struct run *r, int64_t i)
 	struct slot *s = &r->slots[i % SLOTS];
 	if (!channel_is_open(r->channel) || !s->job)
 		return false;
-	if (channel_wait(r->channel, s->job, product_limit_ms(r->blocks->product)) < 0)
+	if (channel_wait(r->channel, s->job, product_flops(r->blocks->product)) < 0)
 		return false;
 	layout_store(&s->part, &s->layout.c, kops_data(r->buffer));
 	return true;

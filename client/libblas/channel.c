@@ -12,17 +12,19 @@
 
 #include "heap/imports.h"
 
-#define CHANNELS    8
-#define JOBS        8
-#define MEMORY_STEP (UINT64_C(1) << 20)
-#define ROOMY_CALLS 64   /* calls that use less than a quarter of the memory, after which it is replaced */
-#define CONNECT_MS  2000 /* includes reconnecting after a death */
-#define SPIN_US     50
-#define AWAY_NS     INT64_C(5000000000)   /* how long kopsd is left alone after a failure */
-#define AWAY_NS_MAX INT64_C(320000000000) /* the pause doubles after each failure for which a call waited */
-#define LONG_NS     INT64_C(100000000)    /* a call that took longer has waited */
-#define NO_GPU_NS   INT64_C(60000000000)  /* a daemon without a GPU hardly ever gets one */
-#define MARK        UINT64_C(0x8d3f5b1c00000000) /* plus a number, on the stack of a call that has a channel */
+#define CHANNELS     8
+#define JOBS         8
+#define MEMORY_STEP  (UINT64_C(1) << 20)
+#define ROOMY_CALLS  64   /* calls that use less than a quarter of the memory, after which it is replaced */
+#define CONNECT_MS   2000 /* includes reconnecting after a death */
+#define SPIN_US      50
+#define LIMIT_MS     2000
+#define FLOPS_PER_MS 1e6                   /* speed of a slow core, beyond whose time a job is given up */
+#define AWAY_NS      INT64_C(5000000000)   /* how long kopsd is left alone after a failure */
+#define AWAY_NS_MAX  INT64_C(320000000000) /* the pause doubles after each failure for which a call waited */
+#define LONG_NS      INT64_C(100000000)    /* a call that took longer has waited */
+#define NO_GPU_NS    INT64_C(60000000000)  /* a daemon without a GPU hardly ever gets one */
+#define MARK         UINT64_C(0x8d3f5b1c00000000) /* plus a number, on the stack of a call that has a channel */
 
 struct channel {
 	const void *_Atomic owner;        /* the thread that has the channel, by the address of its `self` */
@@ -457,9 +459,10 @@ void channel_drop(struct channel *l, kops_job *job)
 	kops_job_free(job);
 }
 
-int channel_wait(struct channel *l, kops_job *job, int limit_ms)
+int channel_wait(struct channel *l, kops_job *job, double flops)
 {
-	int status = kops_wait(job, limit_ms);
+	double limit_ms = LIMIT_MS + flops / FLOPS_PER_MS;
+	int status = kops_wait(job, limit_ms < INT_MAX ? (int)limit_ms : INT_MAX);
 	if (status == KOPS_E_CONNECT || status == KOPS_E_TIMEOUT) {
 		channel_close(l);
 		leave_alone(l, OUTCOME_AWAY);

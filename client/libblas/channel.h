@@ -73,7 +73,7 @@ struct job_key {
 	uint64_t a, b, c;                   /* offsets of the matrices */
 	uint64_t a_block, b_block, c_block; /* the blocks of those that are imported; 0: the channel's memory */
 	double alpha[2], beta[2];           /* real and imaginary parts */
-	uint32_t dtype, shape;              /* shape: transposed and conjugated operands, triangles */
+	uint32_t dtype, shape;              /* shape: transposed and conjugated operands, triangles, ops */
 	uint32_t queue, unused;
 };
 
@@ -87,10 +87,11 @@ kops_job *channel_job(struct channel *channel, const struct job_key *key, bool *
 void channel_drop(struct channel *channel, kops_job *job);
 
 /*
- * Waits for a submitted job, at most for limit_ms. Returns a negative KOPS_E_* if it failed; its memory is then
- * undefined. If the handle became useless it is closed, and its memory and other jobs are gone.
+ * Waits for a submitted job of so many FLOPs, at most as long as a slow core would take. Returns a negative
+ * KOPS_E_* if it failed; its memory is then undefined. If the handle became useless it is closed, and its
+ * memory and other jobs are gone.
  */
-int channel_wait(struct channel *channel, kops_job *job, int limit_ms);
+int channel_wait(struct channel *channel, kops_job *job, double flops);
 bool channel_is_open(const struct channel *channel);
 
 #endif

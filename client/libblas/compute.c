@@ -12,9 +12,21 @@
 #include "layout.h"
 #include "place.h"
 #include "settings.h"
-#include "side.h"
 
 /* ---- The choice ---- */
+
+bool compute_would_gain(struct call *call, enum side_kind kind, kops_dtype dtype, double multiplications,
+                        double bytes)
+{
+	const struct settings *settings = settings_get();
+	call->outcome = OUTCOME_SMALL;
+	if (multiplications < settings->threshold)
+		return false;
+	call->outcome = OUTCOME_SLOWER;
+	if (settings->automatic)
+		call->side = side_of(kind, dtype, call->flops, bytes);
+	return !call->side || side_choose(call->side);
+}
 
 /* Returns true if kopsd can compute the product. The next BLAS gets the others, errors included. */
 static bool is_usual(const struct product *p)
@@ -36,21 +48,15 @@ static void describe(const struct product *p, struct call *call)
 /* Sets call->outcome if the product does not go to kopsd. Else *ret_places: what need not be copied. */
 static bool is_wanted(const struct product *p, struct call *call, struct places *ret_places)
 {
-	const struct settings *settings = settings_get();
-	if (settings->verbose > 1)
+	if (settings_get()->verbose > 1)
 		describe(p, call);
 	call->outcome = OUTCOME_UNUSUAL;
 	if (!is_usual(p))
 		return false;
 	call->flops = product_flops(p);
-	call->outcome = OUTCOME_SMALL;
-	if (product_multiplications(p) < settings->threshold)
-		return false;
-	call->outcome = OUTCOME_SLOWER;
 	places_find(p, ret_places);
-	if (settings->automatic)
-		call->side = side_of(p->dtype, call->flops, places_copied_bytes(ret_places, p));
-	return !call->side || side_choose(call->side);
+	return compute_would_gain(call, SIDE_PRODUCT, p->dtype, product_multiplications(p),
+	                          places_copied_bytes(ret_places, p));
 }
 
 bool compute_is_wanted(const struct product *p, struct call *call)
@@ -109,7 +115,7 @@ static bool compute_whole(struct channel *channel, const struct product *p, cons
 	kops_job *job = submit_whole(&w);
 	if (job)
 		layout_expect(p);
-	if (!job || channel_wait(channel, job, product_limit_ms(p)) < 0)
+	if (!job || channel_wait(channel, job, product_flops(p)) < 0)
 		return false;
 	layout_store(p, &w.layout.c, memory);
 	return true;

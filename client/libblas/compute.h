@@ -6,6 +6,14 @@
 
 #include "product.h"
 #include "routine.h"
+#include "side.h"
+
+/*
+ * Returns true if kopsd is to compute what a call asks, as its size and the times of others say. Otherwise sets
+ * call->outcome. call->flops is known.
+ */
+bool compute_would_gain(struct call *call, enum side_kind kind, kops_dtype dtype, double multiplications,
+                        double bytes);
 
 /* Returns true if kopsd would be asked now. Otherwise call->outcome says why not. */
 bool compute_is_wanted(const struct product *product, struct call *call);

@@ -105,7 +105,7 @@ void place_lend(const struct product *p, struct channel *channel)
 int place_wait(const struct place *c, const struct product *p, struct channel *channel, kops_job *job,
                bool *ret_is_elsewhere)
 {
-	int status = job ? channel_wait(channel, job, product_limit_ms(p)) : KOPS_E_INVALID;
+	int status = job ? channel_wait(channel, job, product_flops(p)) : KOPS_E_INVALID;
 	/* A job that kopsd answered has ended. */
 	if (job && (!channel_is_open(channel) || status == KOPS_E_INTERRUPTED))
 		heap_keep((void *)(uintptr_t)p->c.data, bytes_of_c(p));

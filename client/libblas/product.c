@@ -3,9 +3,6 @@
 
 #include <math.h>
 
-#define LIMIT_MS     2000
-#define FLOPS_PER_MS 1e6 /* speed of a slow core, beyond whose time a job is given up */
-
 int64_t product_rows_of_a(const struct product *p)
 {
 	return p->trans_a ? p->k : p->m;
@@ -59,12 +56,6 @@ double product_bytes(const struct product *p)
 	double b = p->b_is_a ? 0 : k * n;
 	return (double)product_count(p) * (double)kops_dtype_size(p->dtype) *
 	       (m * k + b + c * (p->beta == 0 ? 1 : 2));
-}
-
-int product_limit_ms(const struct product *p)
-{
-	double limit = LIMIT_MS + product_flops(p) / FLOPS_PER_MS;
-	return limit < INT32_MAX ? (int)limit : INT32_MAX;
 }
 
 const void *product_element(const struct product *p, const struct operand *operand, int64_t row, int64_t col)

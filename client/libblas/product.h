@@ -59,9 +59,6 @@ double product_multiplications(const struct product *product);
 double product_flops(const struct product *product);
 double product_bytes(const struct product *product);
 
-/* The time after which a job is given up. */
-int product_limit_ms(const struct product *product);
-
 /* Returns the address of an element of an operand. */
 const void *product_element(const struct product *product, const struct operand *operand, int64_t row,
                             int64_t col);

@@ -14,7 +14,7 @@
 #include "guard.h"
 #include "settings.h"
 
-#define FUNCTIONS 160  /* more than this library exports */
+#define FUNCTIONS 300  /* more than this library exports */
 #define PROCESSES 1024 /* in a family at a time; others print only at an orderly end */
 #define PRINTING  (-1) /* stored in place of the pid */
 
@@ -28,6 +28,7 @@ static const char *const words[OUTCOMES] = {
     [OUTCOME_AWAY] = "kopsd away",
     [OUTCOME_TAKEN] = "handles taken",
     [OUTCOME_FAILED] = "job failed",
+    [OUTCOME_SINGULAR] = "singular or not positive definite",
 };
 
 /* The name is this library's text, which has one address in a whole family. */

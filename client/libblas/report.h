@@ -20,9 +20,10 @@ enum outcome {
 	OUTCOME_WIDE,    /* 64-bit integers under a name for 32-bit ones */
 	OUTCOME_SLOWER,  /* kopsd takes longer, as measured */
 	OUTCOME_NO_GPU,
-	OUTCOME_AWAY,   /* kopsd cannot be reached */
-	OUTCOME_TAKEN,  /* no handle is free: as many threads as may wait for kopsd do so */
-	OUTCOME_FAILED, /* kopsd refused or lost the job, or took too long */
+	OUTCOME_AWAY,     /* kopsd cannot be reached */
+	OUTCOME_TAKEN,    /* no handle is free: as many threads as may wait for kopsd do so */
+	OUTCOME_FAILED,   /* kopsd refused or lost the job, or took too long */
+	OUTCOME_SINGULAR, /* a matrix is singular or not positive definite */
 	OUTCOMES
 };
 

@@ -1,4 +1,4 @@
-/* side.c: the times of both sides, by class of products. */
+/* side.c: the times of both sides, by class of calls. */
 #include "side.h"
 
 #include <math.h>
@@ -22,18 +22,19 @@ struct side {
 	_Atomic uint32_t tries[2], calls;
 };
 
-static struct side sides[TYPES][FLOPS_CLASSES][RATIO_CLASSES];
-static _Atomic double bests[TYPES]; /* ns per FLOP of the next BLAS: the least of all classes of a type */
+static struct side sides[SIDE_KINDS * TYPES][FLOPS_CLASSES][RATIO_CLASSES];
+/* ns per FLOP of the next BLAS: the least of all classes of a kind and type */
+static _Atomic double bests[SIDE_KINDS * TYPES];
 
 static int clamp(int value, int end)
 {
 	return value < 0 ? 0 : value >= end ? end - 1 : value;
 }
 
-struct side *side_of(kops_dtype dtype, double flops, double bytes)
+struct side *side_of(enum side_kind kind, kops_dtype dtype, double flops, double bytes)
 {
 	unsigned type = dtype == KOPS_F32 ? 0 : dtype == KOPS_F64 ? 1 : dtype == KOPS_C64 ? 2 : 3;
-	return &sides[type][clamp(ilogb(flops) - FLOPS_LOG2_MIN, FLOPS_CLASSES)]
+	return &sides[kind * TYPES + type][clamp(ilogb(flops) - FLOPS_LOG2_MIN, FLOPS_CLASSES)]
 	             [clamp(ilogb(flops / bytes), RATIO_CLASSES)];
 }
 

@@ -39,6 +39,13 @@ class BlasTest(harness.DaemonTest):
         self.assertEqual((program.returncode, out), (0, b""), err)
         return report(err.decode())
 
+    def restart(self):
+        """After the daemon's death."""
+        os.truncate(self.daemon.log_path, 0)
+        self.daemon.start()
+        self.control.close()
+        type(self).control = self.daemon.connect(name="control")
+
 
 def locale_with_comma(test):
     """The settings of one in which 0.5 is 0,5. No system has to have one, so it is made."""

@@ -146,12 +146,6 @@ class Hangs(case.BlasTest):
 class Deaths(case.BlasTest):
     leaks_checked = False
 
-    def restart(self):
-        os.truncate(self.daemon.log_path, 0)
-        self.daemon.start()
-        self.control.close()
-        type(self).control = self.daemon.connect(name="control")
-
     def test_the_daemon_dies_and_nobody_notices(self):
         program = subprocess.Popen([ROUTINES, "loop"], env=self.environment(), stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -8,6 +8,7 @@
 
 #include "compute.h"
 #include "entry.h"
+#include "lapack/system.h"
 #include "routine.h"
 
 #define JOIN_(a, b, c, d) a##b##c##d
@@ -31,6 +32,14 @@
 #define GEMM(...)    compute_product(&(struct product[]){entry_gemm(__VA_ARGS__)}[0], FORTRAN(part_gemm), &call)
 #define TRIANGULAR(...)                                                                                        \
 	triangular_compute(&(struct triangular[]){entry_triangular(__VA_ARGS__)}[0], &FORTRAN(calls), &call)
+
+/* Compute a system by kopsd; its parts as LAPACK passes them. */
+#define SYSTEM(...)                                                                                            \
+	(system_compute(&(struct system[]){{.dtype = DTYPE, __VA_ARGS__}}[0], &call) && (*info = 0, true))
+#define OF_TRIANGLE(uplo)         .upper = entry_uplo(uplo) == CBLAS_UPPER, .invalid = !entry_uplo(uplo)
+#define SQUARE(n_, a_, lda_)      .m = n_, .n = n_, .a = (void *)(uintptr_t)(a_), .lda = lda_
+#define SIDES(columns_, b_, ldb_) .solves = true, .columns = columns_, .b = b_, .ldb = ldb_
+#define PIVOTS(pivots_)           .pivots = (void *)(uintptr_t)(pivots_), .pivot_bytes = sizeof(INT)
 
 #define ROUTINE_OF_(name, instead) static struct routine name##_routine = ROUTINE(#name, #instead)
 #define ROUTINE_OF(name, instead)  ROUTINE_OF_(name, instead)

@@ -183,6 +183,7 @@ static const struct triangular_calls FORTRAN(calls) = {FORTRAN(part_gemm), FORTR
 #ifdef REAL
 #include "hermitian.h"
 #endif
+#include "lapack.h"
 
 #undef LETTER
 #undef ELEMENT

@@ -16,7 +16,7 @@
 #include "width.h"
 
 /* Tried in this order if no BLAS is loaded. */
-static const char *const standard[] = {"libopenblas.so.0", "libblas.so.3"};
+static const char *const standard[] = {"libopenblas.so.0", "libblas.so.3", "liblapack.so.3"};
 
 static const char *file_of(const void *address)
 {
