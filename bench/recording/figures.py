@@ -416,8 +416,26 @@ def blas_part(rows, build):
                  [(f"OpenBLAS, {machine.cores()} cores", alone[routine])])
 
 
+LAPACK_SIDES, LAPACK_TYPES = (1024, 4096, 8192), ("float64", "float32", "complex128")
+LAPACK_NAMES = {"solve": "solve, 64 right-hand sides", "cholesky": "cholesky", "inv": "inv"}
+
+
+def lapack_part(rows, build):
+    """NumPy's calls of LAPACK with and without the library before its OpenBLAS, and CuPy's with copies."""
+    preload, how = build / "client" / "libblas" / "libkops-blas.so", "bench/peers/with_lapack.py"
+    what = [",".join(map(str, LAPACK_SIDES)), ",".join(LAPACK_TYPES)]
+    with Daemon(build, "gpu0") as d:
+        alone = python_peer("with_lapack.py", "numpy", *what)
+        got = python_peer("with_lapack.py", "numpy", *what, env={**d.env, "LD_PRELOAD": str(preload), "KOPS_BLAS_THRESHOLD": "128"})
+        cupy = python_peer("with_lapack.py", "cupy", *what) or {}
+    for key, ms in got.items() if alone and got else ():
+        name, dtype, side = key.split()
+        rows.add("lapack", f"{LAPACK_NAMES[name]}, {side}², {dtype}", ms, "ms", None, how,
+                 [(f"OpenBLAS, {machine.cores()} cores", alone[key]), ("CuPy, with copies", cupy.get(key))])
+
+
 PARTS = {"cpu": cpu_part, "daemon": daemon_part, "jobs": jobs_part, "beside": beside_part, "gpus": gpus_part,
          "spread": spread_part,
-         "small": small_part, "host": host_part, "python": python_part, "blas": blas_part, "dask": scale.dask_part, "mpi": scale.mpi_part,
+         "small": small_part, "host": host_part, "python": python_part, "blas": blas_part, "lapack": lapack_part, "dask": scale.dask_part, "mpi": scale.mpi_part,
          "encoder": encoder.encoder_part}
 GPUS = {"cpu": 0, "dask": 0, "mpi": 0, "gpus": 2, "spread": 2}  # that a part needs; the others need one
