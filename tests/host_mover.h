@@ -52,6 +52,7 @@ static inline int host_follow(struct stream *before, struct stream *after, void 
 	return 0;
 }
 
-static const struct stage_mover host_mover = {host_upload, host_download, host_settle, host_follow};
+static const struct stage_mover host_mover = {
+    .upload = host_upload, .download = host_download, .settle = host_settle, .follow = host_follow};
 
 #endif

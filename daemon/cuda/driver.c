@@ -317,6 +317,7 @@ static const struct driver cuda_driver = {
     .notify = gpu_notify,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .peer_rate = cuda_peer_rate,
     .pin = cuda_pin,
     .unpin = cuda_unpin,
 };

@@ -3,7 +3,8 @@
  *
  *     open.c          what there is; opening and closing a device
  *     preload.c       loads all kernels at the start, and what first launches of shapes need
- *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning
+ *     memory.c        the device that a thread asks; scratch of runs, RESIDENT memory, pinning;
+ *                     other GPUs' memory
  *     facts.c         what plans go by
  *     driver.c        starting and finishing runs; the table of the driver
  *     enqueue.c       what a run puts on its stream
@@ -68,11 +69,18 @@ struct lane_words {
 	alignas(64) uint32_t enqueued; /* the host's; cuda_hold() waits for it */
 };
 
+/* Of runs that exchange operands with another GPU's. */
+struct lane_across {
+	cudaStream_t stream;      /* copies from there */
+	struct stage_marks marks; /* each a cudaEvent_t */
+};
+
 struct lane {
 	cudaStream_t stream;
-	cudaStream_t up, down; /* transfers of streamed runs (stage.h) */
-	cudaEvent_t mark;      /* by which these three wait for each other */
-	cudaStream_t waker;    /* carries the host calls of notify(), so that they do not hold up the stream */
+	cudaStream_t up, down;      /* transfers of streamed runs (stage.h) */
+	cudaEvent_t mark;           /* by which these three wait for each other */
+	struct lane_across *across; /* NULL: none of its runs has needed it yet */
+	cudaStream_t waker; /* carries the host calls of notify(), so that they do not hold up the stream */
 	cublasHandle_t cublas;
 	void *cublas_workspace; /* NULL: cuda_get_cublas_workspace() was not called yet */
 	size_t cublas_workspace_bytes;
@@ -134,11 +142,14 @@ struct graphs {
 	uint64_t rehearsed_ns;
 };
 
+#define CUDA_PEERS_MAX 64
+
 struct device_state {
 	int index;
-	void *nvml;                /* cuda_sensors_open() */
-	uint64_t total_bytes;      /* of its memory, whoever has it */
-	uint64_t memory_max_bytes; /* that it may take; 0: what is free */
+	double peer_rates[CUDA_PEERS_MAX]; /* memory.c: by index, bytes per us from there; 0: none */
+	void *nvml;                        /* cuda_sensors_open() */
+	uint64_t total_bytes;              /* of its memory, whoever has it */
+	uint64_t memory_max_bytes;         /* that it may take; 0: what is free */
 	struct device_info info;
 	cudaMemPool_t pool;
 	cudaStream_t memory_stream; /* alloc() and free() */
@@ -208,5 +219,12 @@ void cuda_wait_for_gap(void);
 void cuda_long_out_add(int n);
 /* Returns true if a device should not start a long run now, which it could have started at since_ns. */
 bool cuda_holds_long(uint64_t since_ns);
+/* A device is open: finds out which others it exchanges memory with, and lets them read what its runs have. */
+void cuda_peers_opened(struct device_state *dev);
+void cuda_peers_closing(struct device_state *dev);
+/* As driver.peer_rate. */
+double cuda_peer_rate(const struct device_state *dev, const struct device_state *from);
+/* The fastest of some copies of so many bytes, us; 0: CUDA refuses. */
+double cuda_copy_us(void *to, const void *from, uint64_t bytes, cudaStream_t stream);
 
 #endif

@@ -144,7 +144,80 @@ void cuda_out_free(struct out *out)
 	free(out);
 }
 
-void cuda_lane_use(const struct lane *lane, struct stage *stage)
+/* ---- Copies from other devices ---- */
+
+static cudaError_t make_mark(void **ret_mark)
+{
+	cudaEvent_t event = NULL;
+	cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+
+	*ret_mark = event;
+	return error;
+}
+
+static void close_mark(void *mark)
+{
+	if (mark)
+		cudaEventDestroy(mark);
+}
+
+/* Its copies do not wait behind uploads, which are enqueued all at once: 8192³ over two H200 takes 6.50 ms with
+ * a high priority, 6.78 without. */
+static cudaError_t make_stream_across(cudaStream_t *ret)
+{
+	int least = 0, greatest = 0;
+	cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+
+	return error == cudaSuccess ? cudaStreamCreateWithPriority(ret, cudaStreamNonBlocking, greatest)
+	                            : error;
+}
+
+static bool open_across(struct lane *lane)
+{
+	struct stage_marks *marks;
+	cudaError_t error;
+
+	if (lane->across)
+		return true;
+	lane->across = calloc(1, sizeof *lane->across);
+	if (!lane->across)
+		return false;
+	marks = &lane->across->marks;
+	error = make_stream_across(&lane->across->stream);
+	for (unsigned i = 0; i < GROWING_PARTS_MAX && error == cudaSuccess; i++) {
+		error = make_mark(&marks->own[i]);
+		if (error == cudaSuccess)
+			error = make_mark(&marks->others[i]);
+	}
+	if (error == cudaSuccess && make_mark(&marks->taken) == cudaSuccess)
+		return true;
+	cuda_lane_close_across(lane);
+	return false;
+}
+
+void cuda_lane_close_across(struct lane *lane)
+{
+	struct lane_across *across = lane->across;
+
+	if (!across)
+		return;
+	if (across->stream) {
+		cudaStreamSynchronize(across->stream);
+		cudaStreamDestroy(across->stream);
+	}
+	for (unsigned i = 0; i < GROWING_PARTS_MAX; i++) {
+		close_mark(across->marks.own[i]);
+		close_mark(across->marks.others[i]);
+	}
+	close_mark(across->marks.taken);
+	cudaGetLastError();
+	free(across);
+	lane->across = NULL;
+}
+
+/* ---- What runs use of a lane ---- */
+
+void cuda_lane_use(struct lane *lane, struct stage *stage)
 {
 	stage->mover = &cuda_mover;
 	stage->stream = (struct stream *)lane->stream;
@@ -152,6 +225,11 @@ void cuda_lane_use(const struct lane *lane, struct stage *stage)
 	stage->down = (struct stream *)lane->down;
 	stage->mark = lane->mark;
 	stage->others_out = lane->load.out > 0;
+	stage->exchanges = stage->exchanges && open_across(lane);
+	if (!stage->exchanges)
+		return;
+	stage->across = (struct stream *)lane->across->stream;
+	stage->marks = &lane->across->marks;
 }
 
 cudaError_t cuda_lane_number(struct device_state *dev, struct lane *lane)

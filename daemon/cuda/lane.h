@@ -40,7 +40,9 @@ static inline struct out *cuda_lane_first(const struct lane *lane)
 /* The first in flight is no longer. */
 struct out *cuda_lane_pop(struct lane *lane);
 /* That it transfers by this lane from here on. */
-void cuda_lane_use(const struct lane *lane, struct stage *stage);
+void cuda_lane_use(struct lane *lane, struct stage *stage);
+/* Its streams must not be in use. */
+void cuda_lane_close_across(struct lane *lane);
 /* What kernels need to know to be launched for `out` here. */
 struct launch cuda_lane_launch(const struct lane *lane, const struct out *out);
 /* Has the GPU write the lane's next number, which lane->numbered is from here on, when it has come so far. */

@@ -273,3 +273,133 @@ void cuda_unpin(void *host, uint64_t bytes)
 	unpin_pieces(host, bytes);
 	__atomic_sub_fetch(&gap.unpinning, 1, __ATOMIC_ACQ_REL);
 }
+
+/* ---- Other GPUs' memory ---- */
+
+/*
+ * Which open GPUs copy from each other's memory, and how fast. That is measured, once for each pair: NVLink
+ * moves seven times as much as PCIe (H200), and between GPUs without it a copy may go through the host.
+ */
+#define PEER_BYTES  (32u << 20) /* of a copy that is timed: 0.1 ms by NVLink */
+#define COPY_TRIALS 4           /* the first wakes the link */
+
+static pthread_mutex_t peers_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct device_state *opened[CUDA_PEERS_MAX]; /* under peers_lock */
+
+static double timed_us(cudaEvent_t begun, cudaEvent_t ended, void *to, const void *from, uint64_t bytes,
+                       cudaStream_t stream)
+{
+	float ms, least = 0;
+
+	for (unsigned i = 0; i < COPY_TRIALS; i++) {
+		cudaEventRecord(begun, stream);
+		cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+		cudaEventRecord(ended, stream);
+		if (cudaEventSynchronize(ended) != cudaSuccess ||
+		    cudaEventElapsedTime(&ms, begun, ended) != cudaSuccess)
+			return 0;
+		least = i == 0 || ms < least ? ms : least;
+	}
+	return (double)least * 1e3;
+}
+
+double cuda_copy_us(void *to, const void *from, uint64_t bytes, cudaStream_t stream)
+{
+	cudaEvent_t begun = NULL, ended = NULL;
+	double us = 0;
+
+	if (cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess)
+		us = timed_us(begun, ended, to, from, bytes, stream);
+	if (begun)
+		cudaEventDestroy(begun);
+	if (ended)
+		cudaEventDestroy(ended);
+	cudaGetLastError();
+	return us;
+}
+
+static void *probe_of(const struct device_state *dev)
+{
+	void *probe = NULL;
+
+	cuda_use_device(dev->index);
+	if (cudaMallocFromPoolAsync(&probe, PEER_BYTES, dev->pool, dev->memory_stream) != cudaSuccess ||
+	    cudaStreamSynchronize(dev->memory_stream) != cudaSuccess)
+		return NULL;
+	return probe;
+}
+
+/* From the other's pool to that of the device, which is current on return. */
+static double measured_rate(const struct device_state *dev, const struct device_state *from)
+{
+	void *there = probe_of(from), *here = probe_of(dev);
+	double us = here && there ? cuda_copy_us(here, there, PEER_BYTES, dev->memory_stream) : 0;
+
+	if (here)
+		cudaFreeAsync(here, dev->memory_stream);
+	if (there) {
+		cuda_use_device(from->index);
+		cudaFreeAsync(there, from->memory_stream);
+		cuda_use_device(dev->index);
+	}
+	return us > 0 ? PEER_BYTES / us : 0;
+}
+
+static bool reaches(const struct device_state *dev, const struct device_state *other)
+{
+	int can = 0;
+
+	return cudaDeviceCanAccessPeer(&can, dev->index, other->index) == cudaSuccess && can;
+}
+
+/* Lets a device use the memory of another one's runs. */
+static bool open_pool_to(const struct device_state *owner, const struct device_state *user)
+{
+	const struct cudaMemAccessDesc access = {
+	    .location = {.type = cudaMemLocationTypeDevice, .id = user->index},
+	    .flags = cudaMemAccessFlagsProtReadWrite,
+	};
+
+	return cudaMemPoolSetAccess(owner->pool, &access, 1) == cudaSuccess;
+}
+
+static void connect(struct device_state *dev, struct device_state *other)
+{
+	if (!reaches(dev, other) || !reaches(other, dev) || !open_pool_to(dev, other) ||
+	    !open_pool_to(other, dev))
+		return;
+	dev->peer_rates[other->index] = measured_rate(dev, other);
+	other->peer_rates[dev->index] = dev->peer_rates[other->index];
+}
+
+void cuda_peers_opened(struct device_state *dev)
+{
+	if (dev->index >= CUDA_PEERS_MAX)
+		return;
+	pthread_mutex_lock(&peers_lock);
+	for (unsigned i = 0; i < CUDA_PEERS_MAX; i++)
+		if (opened[i] && opened[i]->index != dev->index)
+			connect(dev, opened[i]);
+	opened[dev->index] = dev;
+	pthread_mutex_unlock(&peers_lock);
+	cudaGetLastError();
+}
+
+void cuda_peers_closing(struct device_state *dev)
+{
+	pthread_mutex_lock(&peers_lock);
+	if (dev->index < CUDA_PEERS_MAX && opened[dev->index] == dev)
+		opened[dev->index] = NULL;
+	pthread_mutex_unlock(&peers_lock);
+}
+
+double cuda_peer_rate(const struct device_state *dev, const struct device_state *from)
+{
+	double rate = 0;
+
+	pthread_mutex_lock(&peers_lock);
+	if (from->index < CUDA_PEERS_MAX)
+		rate = dev->peer_rates[from->index];
+	pthread_mutex_unlock(&peers_lock);
+	return rate;
+}

@@ -100,44 +100,20 @@ static int attribute(int index, enum cudaDeviceAttr which)
 
 /* ---- The link ---- */
 
-#define LINK_BYTES  (16u << 20) /* of a transfer that is timed: some 0.3 ms over PCIe 5 x16 */
-#define LINK_TRIALS 4           /* the first wakes the link */
-
-/* The fastest of some transfers from pinned memory, us; 0: CUDA refuses. */
-static double measured_us(cudaEvent_t begun, cudaEvent_t ended, void *to, const void *from, cudaStream_t stream)
-{
-	float ms, least = 0;
-
-	for (unsigned i = 0; i < LINK_TRIALS; i++) {
-		cudaEventRecord(begun, stream);
-		cudaMemcpyAsync(to, from, LINK_BYTES, cudaMemcpyHostToDevice, stream);
-		cudaEventRecord(ended, stream);
-		if (cudaEventSynchronize(ended) != cudaSuccess ||
-		    cudaEventElapsedTime(&ms, begun, ended) != cudaSuccess)
-			return 0;
-		least = i == 0 || ms < least ? ms : least;
-	}
-	return (double)least * 1e3;
-}
+#define LINK_BYTES (16u << 20) /* of a transfer that is timed: some 0.3 ms over PCIe 5 x16 */
 
 /* Drivers tell how wide and fast a link is, and not what is left of that behind switches and in virtual
  * machines. */
 static double measured_link_rate(const struct device_state *dev)
 {
-	cudaEvent_t begun = NULL, ended = NULL;
 	void *host = NULL, *device = NULL;
 	double us = 0;
 
-	if (cudaEventCreate(&begun) == cudaSuccess && cudaEventCreate(&ended) == cudaSuccess &&
-	    cudaHostAlloc(&host, LINK_BYTES, cudaHostAllocDefault) == cudaSuccess &&
+	if (cudaHostAlloc(&host, LINK_BYTES, cudaHostAllocDefault) == cudaSuccess &&
 	    cudaMalloc(&device, LINK_BYTES) == cudaSuccess)
-		us = measured_us(begun, ended, device, host, dev->memory_stream);
+		us = cuda_copy_us(device, host, LINK_BYTES, dev->memory_stream);
 	cudaFree(device);
 	cudaFreeHost(host);
-	if (begun)
-		cudaEventDestroy(begun);
-	if (ended)
-		cudaEventDestroy(ended);
 	cudaGetLastError();
 	return us > 0 ? LINK_BYTES / us : fitted.host.link;
 }
@@ -308,6 +284,7 @@ static void close_lane(struct lane *lane)
 	if (lane->stream)
 		cudaStreamSynchronize(lane->stream);
 	close_stream(lane->waker);
+	cuda_lane_close_across(lane);
 	close_stream(lane->up);
 	close_stream(lane->down);
 	if (lane->mark)
@@ -328,6 +305,7 @@ void cuda_close(struct device_state *dev)
 	if (!dev)
 		return;
 	cuda_use_device(dev->index);
+	cuda_peers_closing(dev);
 	cuda_first_close(dev);
 	cuda_confined_close(dev);
 	for (unsigned i = 0; i < CUDA_LANES; i++)
@@ -413,6 +391,7 @@ int cuda_open(unsigned index, const struct driver_limits *limits, struct device_
 	}
 	dev->nvml = cuda_sensors_open((int)index);
 	cuda_memory_opened((int)index);
+	cuda_peers_opened(dev);
 	*ret_dev = dev;
 	return 0;
 }

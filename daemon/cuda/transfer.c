@@ -47,11 +47,15 @@ static bool suits_copy_engine(const struct pitched *p)
 	return p->row_bytes >= ROW_BYTES_MIN || p->height * p->calls <= CALLS_MAX;
 }
 
-/* Memory that is not pinned yet may be registered by another thread meanwhile, so its copies end at edges too.
+/*
+ * Memory that is not pinned yet may be registered by another thread meanwhile, so its copies end at edges too.
+ * kind: cudaMemcpyDefault if `host` is memory of a GPU, which is copied to the image.
  */
-static int by_copy_engine(const struct layout *l, const struct pitched *p, char *host, char *image, bool up,
-                          cudaStream_t stream)
+static int by_copy_engine(const struct layout *l, const struct pitched *p, char *host, char *image,
+                          enum cudaMemcpyKind kind, cudaStream_t stream)
 {
+	bool up = kind != cudaMemcpyDeviceToHost;
+
 	for (uint64_t call = 0; call < p->calls; call++) {
 		uint64_t left = call, host_at = 0, image_at = 0;
 
@@ -71,9 +75,9 @@ static int by_copy_engine(const struct layout *l, const struct pitched *p, char 
 		        .to_pitch = up ? p->image_pitch : p->host_pitch,
 		        .from_pitch = up ? p->host_pitch : p->image_pitch,
 		        .to_pieces = !up,
-		        .from_pieces = up,
+		        .from_pieces = kind == cudaMemcpyHostToDevice,
 		    },
-		    up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream);
+		    kind, stream);
 	}
 	return cuda_launch_status();
 }
@@ -174,7 +178,8 @@ static int transfer(const struct layout *l, char *host, bool pinned, char *image
 		return 0;
 	host += l->lowest;
 	if (suits_copy_engine(&p))
-		return by_copy_engine(l, &p, host, image, up, stream);
+		return by_copy_engine(l, &p, host, image, up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
+		                      stream);
 	if (pinned)
 		return by_kernel(l, host, image, up, stream);
 	return by_cpu(l, host, image, up, stream);
@@ -192,19 +197,50 @@ static int enqueue_download(const struct layout *layout, void *host, bool pinned
 	return transfer(layout, host, pinned, (char *)(uintptr_t)image, false, (cudaStream_t)stream);
 }
 
+/* As from host memory that lies like the image. */
+static int enqueue_copy(const struct layout *layout, const void *from, void *to, struct stream *stream)
+{
+	struct layout there = *layout;
+	struct pitched p;
+
+	if (layout->bytes == 0)
+		return 0;
+	memcpy(there.host_stride, layout->image_stride, sizeof there.host_stride);
+	p = pitched_of(&there);
+	if (suits_copy_engine(&p))
+		return by_copy_engine(&there, &p, (char *)(uintptr_t)from, to, cudaMemcpyDefault,
+		                      (cudaStream_t)stream);
+	return by_kernel(&there, (char *)(uintptr_t)from, to, true, (cudaStream_t)stream);
+}
+
 static int settle(struct stream *stream)
 {
 	return cudaStreamSynchronize((cudaStream_t)stream) == cudaSuccess ? 0 : KOPS_E_FAULT;
 }
 
-static int follow(struct stream *before, struct stream *after, void *mark)
+static int set_mark(struct stream *before, void *mark)
 {
-	cudaEvent_t event = mark;
-	cudaError_t error = cudaEventRecord(event, (cudaStream_t)before);
-
-	if (error == cudaSuccess)
-		error = cudaStreamWaitEvent((cudaStream_t)after, event, 0);
-	return error == cudaSuccess ? 0 : KOPS_E_FAULT;
+	return cudaEventRecord((cudaEvent_t)mark, (cudaStream_t)before) == cudaSuccess ? 0 : KOPS_E_FAULT;
 }
 
-const struct stage_mover cuda_mover = {enqueue_upload, enqueue_download, settle, follow};
+static int await_mark(struct stream *after, void *mark)
+{
+	return cudaStreamWaitEvent((cudaStream_t)after, (cudaEvent_t)mark, 0) == cudaSuccess ? 0 : KOPS_E_FAULT;
+}
+
+static int follow(struct stream *before, struct stream *after, void *event)
+{
+	int rc = set_mark(before, event);
+
+	return rc < 0 ? rc : await_mark(after, event);
+}
+
+const struct stage_mover cuda_mover = {
+    .upload = enqueue_upload,
+    .download = enqueue_download,
+    .settle = settle,
+    .follow = follow,
+    .mark = set_mark,
+    .await = await_mark,
+    .copy = enqueue_copy,
+};

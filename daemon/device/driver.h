@@ -86,6 +86,12 @@ struct driver {
 	int (*alloc)(struct device_state *dev, uint64_t bytes, void **ret_address);
 	void (*free)(struct device_state *dev, void *address);
 
+	/*
+	 * Any thread. At how many bytes per us `dev` copies from the memory of `from`, another open device of
+	 * this driver; 0: it does not. NULL: none does.
+	 */
+	double (*peer_rate)(const struct device_state *dev, const struct device_state *from);
+
 	/* Any thread. Registers host memory for DMA by every device of this kind. unpin: with what pin() was
 	 * given. Both NULL on the CPU. */
 	int (*pin)(void *host, uint64_t bytes, bool read_only);

@@ -132,6 +132,7 @@ void tiles_start(struct job *job)
 	struct spread *spread = job->spread;
 	uint64_t now = clock_ns();
 
+	spread_begin_exchange(spread);
 	for (unsigned i = 0; i < spread->n_tiles; i++) {
 		struct tile *tile = &spread->tiles[i];
 		struct engine_device *owner = &e->devices[tile->owner];

@@ -5,12 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rules.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 
 /* What it takes to start and gather tiles on several devices, and the gain that is worth keeping others from
  * them. */
 #define SPREAD_US   100.0
 #define SPREAD_GAIN 0.9
+
+/* What exchanging operands has to gain, whose runs are not recorded as graphs; smaller operands are uploaded by
+ * both. A peer that is less than twice as fast as the link may be reached by the link itself. */
+#define EXCHANGE_GAIN      0.97
+#define EXCHANGE_MIN_BYTES (1u << 20)
+#define EXCHANGE_RATE_MIN  2.0 /* of the link's */
 
 static struct device *owner_of(const struct tile *tile)
 {
@@ -35,10 +43,12 @@ static double tile_bytes(const struct op_args *args, const struct op_cut *cut)
 
 struct cuts {
 	unsigned n;
+	double rate; /* at which the owners may exchange operands; 0: they do not */
 	struct {
 		struct op_cut cut;
 		double bytes; /* of a tile, which come from host memory */
-	} list[CUTS_MAX];     /* those with the fewest bytes, in that order */
+		bool may_exchange;
+	} list[CUTS_MAX]; /* those with the fewest bytes, in that order */
 };
 
 static void keep_cut(struct cuts *cuts, const struct op_cut *cut, double bytes)
@@ -84,26 +94,69 @@ static void find_cuts(const struct op_args *args, unsigned n, struct cuts *ret)
 		ret->n--;
 }
 
+/* ---- Operands that both tiles need ---- */
+
+/* At how many bytes per us each of two owners copies from the other; 0: they do not exchange anything. */
+static double exchange_rate(const struct spread *spread)
+{
+	const struct device *a = owner_of(&spread->tiles[0]), *b = owner_of(&spread->tiles[1]);
+	double rate;
+
+	if (spread->n_tiles != 2 || !a->driver->peer_rate)
+		return 0;
+	rate = fmin(a->driver->peer_rate(a->dev, b->dev), b->driver->peer_rate(b->dev, a->dev));
+	return rate < EXCHANGE_RATE_MIN * fmax(a->info->link_rate, b->info->link_rate) ? 0 : rate;
+}
+
+/* The inputs in host memory that no axis of the cut divides, and that are worth it: bit v. */
+static unsigned shared_operands(const struct op_args *args, const struct op_cut *cut)
+{
+	unsigned shared = 0;
+
+	for (unsigned v = 0; v < op_first_output(args->op); v++) {
+		bool is_divided = false;
+
+		for (unsigned axis = 0; axis < args->op->n_part_axes; axis++)
+			is_divided |= cut->axes[axis].n > 1 && args->op->part_axes[axis].axis[v] != PART_NONE;
+		if (!is_divided && view_is_in_host_memory(&args->views[v]) && op_reads(args, v) &&
+		    rules_bytes(&args->views[v]) >= EXCHANGE_MIN_BYTES)
+			shared |= 1u << v;
+	}
+	return shared;
+}
+
 /* ---- Planning ---- */
 
+/* How a job may be spread. */
+struct way {
+	unsigned i; /* of the cuts */
+	struct op_cut cut;
+	double rate; /* at which the owners exchange operands; 0: they do not */
+};
+
 /* Makes tile i of the cut. Returns the room for it on its owner. */
-static uint64_t make_tile(struct tile *tile, const struct op_cut *cut, unsigned i)
+static uint64_t make_tile(struct tile *tile, const struct way *way, unsigned i)
 {
 	struct job *job = tile->spread->job;
 	const struct run_op *whole = &job->ops[0];
 	uint64_t room = device_room_bytes(owner_of(tile)), out = job->engine->devices[tile->owner].bytes_out;
 
+	run_forget_plan(&tile->run);
 	tile->op = (struct run_op){.pinned = whole->kernel->name, .shape = whole->shape};
-	op_part(&whole->args, cut, i, &tile->op.args);
+	op_part(&whole->args, &way->cut, i, &tile->op.args);
+	if (way->rate > 0) {
+		tile->op.shared.operands = shared_operands(&whole->args, &way->cut);
+		tile->op.shared.rate = way->rate;
+	}
 	tile->run = (struct run){.ops = &tile->op, .n_ops = 1, .lane = job->engine->next_lane++};
 	return out < room ? room - out : 0;
 }
 
 /* like: another tile of the cut, which is planned; NULL: none is. */
-static bool plan_tile(struct tile *tile, const struct op_cut *cut, unsigned i, const struct tile *like)
+static bool plan_tile(struct tile *tile, const struct way *way, unsigned i, const struct tile *like)
 {
 	const struct planner *planner = owner_of(tile)->planner;
-	uint64_t room = make_tile(tile, cut, i);
+	uint64_t room = make_tile(tile, way, i);
 
 	if (room == 0)
 		return false;
@@ -114,39 +167,74 @@ static bool plan_tile(struct tile *tile, const struct op_cut *cut, unsigned i, c
 	       tile->run.device_bytes <= room;
 }
 
-/* Plans the first tile, which is the largest, by the cut with which that takes the shortest time. NULL: none.
- */
-static const struct op_cut *choose_cut(struct spread *spread, const struct cuts *cuts)
+/* Plans the first tile, which is the largest. Returns true if by this way it takes less time than so far. */
+static bool try_way(struct spread *spread, const struct way *way, double *least_us)
 {
-	const struct op_cut *best = NULL, *planned = NULL;
 	struct tile *first = &spread->tiles[0];
-	double least_us = INFINITY;
+	double us;
 
-	for (unsigned i = cuts->n; i-- > 0;) {
-		run_forget_plan(&first->run);
-		planned = plan_tile(first, &cuts->list[i].cut, 0, NULL) ? &cuts->list[i].cut : NULL;
-		if (!planned || first->run.plan_us >= least_us)
-			continue;
-		least_us = first->run.plan_us;
-		best = planned;
-	}
-	if (best != planned)
-		run_forget_plan(&first->run);
-	return best == planned || plan_tile(first, best, 0, NULL) ? best : NULL;
+	if (!plan_tile(first, way, 0, NULL))
+		return false;
+	us = first->run.plan_us / (way->rate > 0 ? EXCHANGE_GAIN : 1);
+	if (us >= *least_us)
+		return false;
+	*least_us = us;
+	return true;
 }
 
-static bool plan_tiles(struct spread *spread, const struct cuts *cuts)
+/* Plans the first tile by the way with which it takes the shortest time. Returns false if there is none. */
+static bool choose_way(struct spread *spread, const struct cuts *cuts, struct way *ret)
+{
+	double least_us = INFINITY;
+	bool is_best = false;
+
+	for (unsigned i = 2 * cuts->n; i-- > 0;) {
+		struct way way = {.i = i / 2, .cut = cuts->list[i / 2].cut, .rate = i % 2 ? cuts->rate : 0};
+
+		if (i % 2 && !cuts->list[i / 2].may_exchange)
+			continue;
+		is_best = try_way(spread, &way, &least_us);
+		if (is_best)
+			*ret = way;
+	}
+	if (is_best || !isfinite(least_us))
+		return is_best;
+	return plan_tile(&spread->tiles[0], ret, 0, NULL);
+}
+
+/* Returns false if it does not pay. The first tile is planned. */
+static bool plan_tiles(struct spread *spread, const struct way *way)
 {
 	double most_us = spread->job->run.estimate_us * SPREAD_GAIN - SPREAD_US;
-	const struct op_cut *cut = choose_cut(spread, cuts);
-	const struct tile *first = &spread->tiles[0];
+	struct tile *first = &spread->tiles[0];
 
-	if (!cut || first->run.plan_us > most_us)
+	if (first->run.plan_us > most_us)
 		return false;
 	for (unsigned i = 1; i < spread->n_tiles; i++)
-		if (!plan_tile(&spread->tiles[i], cut, i, first) || spread->tiles[i].run.plan_us > most_us)
+		if (!plan_tile(&spread->tiles[i], way, i, first) || spread->tiles[i].run.plan_us > most_us)
 			return false;
-	return true;
+	if (way->rate > 0)
+		spread->exchange = exchange_new(&first->run, &spread->tiles[1].run);
+	return way->rate <= 0 || spread->exchange;
+}
+
+/* In the best way; both tiles may turn out to be too different to exchange operands that way. */
+static bool plan_spread(struct spread *spread, struct cuts *cuts)
+{
+	struct way way;
+
+	cuts->rate = exchange_rate(spread);
+	for (unsigned i = 0; i < cuts->n; i++)
+		cuts->list[i].may_exchange =
+		    cuts->rate > 0 && shared_operands(&spread->job->ops[0].args, &cuts->list[i].cut);
+	while (choose_way(spread, cuts, &way)) {
+		if (plan_tiles(spread, &way))
+			return true;
+		if (way.rate <= 0)
+			return false;
+		cuts->list[way.i].may_exchange = false;
+	}
+	return false;
 }
 
 /* The reason for the kernel, without how the op would be streamed in one piece. */
@@ -177,6 +265,9 @@ static void explain(struct spread *spread)
 		snprintf(first->why + n, WHY_BYTES - n, "%s %s", i ? "," : "",
 		         owner_of(&spread->tiles[i])->name);
 	}
+	n = strlen(first->why);
+	if (spread->exchange)
+		snprintf(first->why + n, WHY_BYTES - n, ", which exchange operands");
 }
 
 struct spread *spread_new(struct job *job, const unsigned *owners, unsigned n)
@@ -198,7 +289,7 @@ struct spread *spread_new(struct job *job, const unsigned *owners, unsigned n)
 		spread->tiles[i].spread = spread;
 		spread->tiles[i].owner = owners[i];
 	}
-	if (!plan_tiles(spread, &cuts)) {
+	if (!plan_spread(spread, &cuts)) {
 		spread_free(spread);
 		return NULL;
 	}
@@ -212,6 +303,7 @@ void spread_free(struct spread *spread)
 		return;
 	for (unsigned i = 0; i < spread->n_tiles; i++)
 		run_forget_plan(&spread->tiles[i].run);
+	exchange_free(spread->exchange);
 	free(spread);
 }
 
@@ -228,6 +320,17 @@ void spread_reset(struct spread *spread)
 		run->repeats = spread->job->run.repeats;
 		run->upload_us = run->compute_us = run->download_us = 0;
 	}
+}
+
+void spread_begin_exchange(struct spread *spread)
+{
+	bool is_on = true;
+
+	if (!spread->exchange)
+		return;
+	for (unsigned i = 0; i < spread->n_tiles; i++)
+		is_on &= !tile_has_ended(&spread->tiles[i]) && owner_of(&spread->tiles[i])->work_out == 0;
+	exchange_begin(spread->exchange, is_on);
 }
 
 static void take_longest(struct run *run, const struct run *tile)

@@ -5,6 +5,9 @@
  * operands from host memory. The first is on the job's own device. The others' owners had nothing to do when
  * the job started; there the scheduler counts the tile as a job of the same user.
  *
+ * Two tiles of a product need all of one operand. If their devices reach each other, each uploads half of it,
+ * and takes the other half from the other (plan/exchange.h).
+ *
  * The job runs until all of its tiles are back. A tile may come back unfinished (run.h). The job is then
  * paused, and goes on when its own device may take it again.
  *
@@ -28,7 +31,8 @@ struct tile {
 
 struct spread {
 	struct job *job;
-	unsigned n_tiles, n_away; /* away: handed to their devices */
+	unsigned n_tiles, n_away;  /* away: handed to their devices */
+	struct exchange *exchange; /* of two tiles; NULL: each uploads all that it needs */
 	struct tile tiles[];
 };
 
@@ -47,6 +51,9 @@ static inline bool tile_has_ended(const struct tile *tile)
 {
 	return tile->run.status < 0 || run_is_through(&tile->run);
 }
+
+/* Before tiles start. Those of devices that have other work upload all that they need by themselves. */
+void spread_begin_exchange(struct spread *spread);
 
 /* When all tiles are back: sets what the job's run shows. It is through if every tile has ended. */
 void spread_gather(struct spread *spread);

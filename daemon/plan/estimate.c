@@ -181,43 +181,68 @@ bool estimate_may_stream(const struct planner *p, const struct op_args *args)
 	       largest > (double)stage_direct_max_bytes(args, &p->info.direct);
 }
 
+/* What else is transferred meanwhile. */
+struct traffic {
+	bool other_way;    /* the other way of the link */
+	bool other_device; /* by another device, which needs the same operands */
+};
+
 /* The link finds the next row as fast as it moves bytes, unless it has to look it up for few of them. */
 #define FAR_BYTES   (64u << 10)
 #define SHORT_BYTES (16u << 10)
 #define FAR_ALONE   0.4 /* of the time for that, while nothing goes the other way */
 
-static double row_us(const struct device_info *info, const struct layout *l, double row_bytes, bool alone)
+static double row_us(const struct device_info *info, const struct layout *l, double row_bytes,
+                     const struct traffic *beside)
 {
 	uint64_t next = l->rank > 1 ? l->host_stride[1] * l->element : 0;
 
-	if (next < FAR_BYTES || row_bytes >= SHORT_BYTES)
+	if (next < (beside->other_device ? FAR_BYTES / 2 : FAR_BYTES) || row_bytes >= SHORT_BYTES)
 		return info->link_row_us;
-	return info->link_far_row_us * (alone ? FAR_ALONE : 1);
+	return info->link_far_row_us * (beside->other_way ? 1 : FAR_ALONE);
 }
 
-/* alone: while nothing goes the other way. */
-static double view_transfer_us(const struct planner *p, const struct view *v, bool alone)
+static double view_transfer_us(const struct planner *p, const struct view *v, const struct traffic *beside)
 {
-	double bytes = rules_bytes(v), us = bytes / ((alone ? 1 : BOTH_WAYS) * p->info.link_rate), row_bytes;
+	double bytes = rules_bytes(v), row_bytes;
+	double us = bytes / ((beside->other_way ? BOTH_WAYS : 1) * p->info.link_rate);
 	struct layout l;
 
 	layout_of(v, &l);
 	if (l.rank == 0) /* one element, or none */
 		return us + p->info.link_row_us;
 	row_bytes = l.element * (l.host_stride[0] == 1 ? (double)l.extent[0] : 1);
-	return us + bytes / row_bytes * row_us(&p->info, &l, row_bytes, alone);
+	return us + bytes / row_bytes * row_us(&p->info, &l, row_bytes, beside);
 }
 
 /* Returns us to upload or download these views of a part. */
 static double part_transfer_us(const struct planner *p, const struct op_args *part, unsigned moves, bool up,
-                               bool alone)
+                               const struct traffic *beside)
 {
 	double us = LINK_CALL_US;
 
 	for (unsigned v = 0; v < part->op->n_operands; v++)
 		if (view_is_in_host_memory(&part->views[v]) && moves >> v & 1 &&
 		    (up ? op_reads(part, v) : op_is_output(part->op, v)))
-			us += view_transfer_us(p, &part->views[v], alone);
+			us += view_transfer_us(p, &part->views[v], beside);
+	return us;
+}
+
+#define TAKE_US 20.0 /* from the mark behind an upload on one device to the end of a short copy on another */
+
+/* Of what is new in a part, the bytes that a run on another device needs too; us that their uploads take. */
+static double shared_transfer_us(const struct planner *p, const struct run_op *op, const struct op_args *part,
+                                 unsigned news, const struct traffic *beside, double *ret_bytes)
+{
+	double us = 0;
+
+	*ret_bytes = 0;
+	for (unsigned v = 0; v < part->op->n_operands; v++) {
+		if (!(news & op->shared.operands & 1u << v))
+			continue;
+		us += view_transfer_us(p, &part->views[v], beside);
+		*ret_bytes += rules_bytes(&part->views[v]);
+	}
 	return us;
 }
 
@@ -240,19 +265,30 @@ struct timeline {
 	double up[GROWING_PARTS_MAX], computed[GROWING_PARTS_MAX];
 };
 
-/* Uploads wait for nothing, and each part waits for its upload. args: as the kernel sees them. */
+/* Uploads wait for nothing, and each part waits for its upload, and for what it takes from another device.
+ * args: as the kernel sees them. */
 static void time_parts(const struct planner *p, const struct run_op *op, const struct op_args *args,
                        const struct op_cut *cut, struct timeline *ret)
 {
 	bool keeps = kernel_kept_bytes(op->kernel, args, cut) > 0;
-	double up = 0, computed = 0, first_result = INFINITY;
+	double up = 0, taken = 0, computed = 0, first_result = INFINITY;
 
 	for (uint32_t i = 0; i < cut->n_parts; i++) {
+		unsigned news = op_part_news(&op->args, cut, i);
+		const struct traffic beside = {up > first_result, op->shared.operands != 0};
 		struct op_args host;
+		double bytes, there;
 
 		op_part(&op->args, cut, i, &host);
-		up += part_transfer_us(p, &host, op_part_news(&op->args, cut, i), true, up <= first_result);
-		computed = fmax(fmax(computed, up), i * STREAM_PART_US) + part_us(p, op, args, cut, i, keeps);
+		up += part_transfer_us(p, &host, news, true, &beside);
+		up -= shared_transfer_us(p, op, &host, news, &beside, &bytes) / 2;
+		if (bytes > 0) {
+			up += bytes / 2 / op->shared.rate;
+			taken = up + TAKE_US;
+		}
+		there = bytes > 0 ? taken : up;
+		computed =
+		    fmax(fmax(computed, there), i * STREAM_PART_US) + part_us(p, op, args, cut, i, keeps);
 		if (op_part_results(&op->args, cut, i))
 			first_result = fmin(first_result, computed);
 		ret->up[i] = up;
@@ -264,6 +300,7 @@ static void time_parts(const struct planner *p, const struct run_op *op, const s
 static double streamed_us(const struct planner *p, const struct run_op *op, const struct op_args *args,
                           const struct op_cut *cut, double *ret_longest_us)
 {
+	struct traffic beside = {.other_device = op->shared.operands != 0};
 	struct timeline t;
 	double down = 0, through = 0;
 
@@ -275,8 +312,8 @@ static double streamed_us(const struct planner *p, const struct run_op *op, cons
 
 		op_part(&op->args, cut, i, &host);
 		down = fmax(t.computed[i], down);
-		down += part_transfer_us(p, &host, op_part_results(&op->args, cut, i), false,
-		                         down >= t.up[cut->n_parts - 1]);
+		beside.other_way = down < t.up[cut->n_parts - 1];
+		down += part_transfer_us(p, &host, op_part_results(&op->args, cut, i), false, &beside);
 		through = fmax(t.computed[i], down);
 		*ret_longest_us = fmax(*ret_longest_us, through - before);
 	}
@@ -323,10 +360,13 @@ static void try_cuts(const struct planner *p, struct run_op *op, const struct op
 	bool turns = turned_us < us;
 
 	us = turned_us;
-	for (unsigned i = 0; i < sizeof finer / sizeof *finer; i++) {
-		struct growth how = finer[i];
+	for (unsigned i = 0; i < 2 * sizeof finer / sizeof *finer; i++) {
+		struct growth how = finer[i / 2];
 
-		how.skew = turns ? 1 / how.skew : how.skew;
+		/* What is shared takes half as long: other chunks than the coarse ones may come first. */
+		if (i % 2 != turns && op->shared.operands == 0)
+			continue;
+		how.skew = i % 2 ? 1 / how.skew : how.skew;
 		us = try_cut(p, op, args, &how, us);
 	}
 }
@@ -334,8 +374,9 @@ static void try_cuts(const struct planner *p, struct run_op *op, const struct op
 double estimate_stream(const struct planner *p, struct run_op *op, const struct op_args *args)
 {
 	const struct growth coarsest = {.wanted = 3, .skew = 1};
-	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true, true) +
-	                  part_transfer_us(p, &op->args, ~0u, false, true);
+	const struct traffic none = {false, false};
+	double whole_us = op->plan_us + part_transfer_us(p, &op->args, ~0u, true, &none) +
+	                  part_transfer_us(p, &op->args, ~0u, false, &none);
 	struct op_cut coarse;
 
 	/* A kernel that is for larger operands than these takes no finer parts either. */
@@ -348,10 +389,11 @@ double estimate_stream(const struct planner *p, struct run_op *op, const struct 
 
 static double window_transfer_us(const struct planner *p, const struct view *v, bool *is_pageable)
 {
+	static const struct traffic both_ways = {.other_way = true};
 	const struct memory *m = v->space;
 
 	if (__atomic_load_n(&m->pin, __ATOMIC_ACQUIRE) == MEMORY_PINNED)
-		return view_transfer_us(p, v, false) + LINK_CALL_US;
+		return view_transfer_us(p, v, &both_ways) + LINK_CALL_US;
 	*is_pageable = true;
 	return rules_bytes(v) / p->info.pageable_rate;
 }

@@ -89,6 +89,23 @@ void *layout_of_part(const struct view *host, const struct view *image, struct l
 	return (char *)image->data - before * ret->element;
 }
 
+uint64_t layout_halve(struct layout *part, unsigned half)
+{
+	uint32_t last = part->rank - 1;
+	uint64_t before, n;
+
+	if (part->rank == 0) {
+		part->bytes = half == 0 ? 0 : part->bytes;
+		return 0;
+	}
+	before = half == 0 ? 0 : part->extent[last] / 2;
+	n = half == 0 ? part->extent[last] / 2 : part->extent[last] - before;
+	part->bytes = part->bytes / part->extent[last] * n;
+	part->extent[last] = n;
+	part->lowest += before * part->host_stride[last] * part->element;
+	return before * part->image_stride[last] * part->element;
+}
+
 bool layout_is_same_image(const struct layout *a, const struct layout *b)
 {
 	if (a->bytes != b->bytes || a->lowest != b->lowest || a->element != b->element || a->rank != b->rank)

@@ -33,6 +33,12 @@ void layout_of(const struct view *v, struct layout *ret);
  */
 void *layout_of_part(const struct view *host, const struct view *image, struct layout *ret);
 
+/*
+ * Leaves one half of a part, 0 or 1, cut along the coarsest axis: half 1 has what is odd, and all of a single
+ * element. Returns by how many bytes the half's lowest element lies higher in the image.
+ */
+uint64_t layout_halve(struct layout *part, unsigned half);
+
 /* Returns true if the two, over one memory, hold the same elements at the same offsets. Their strides may
  * differ. */
 bool layout_is_same_image(const struct layout *a, const struct layout *b);

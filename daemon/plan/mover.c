@@ -1,6 +1,7 @@
 #include "plan/mover.h"
 
 #include "base/invariant.h"
+#include "plan/exchange.h"
 
 /* Before the CPU reads host memory on its own: whatever may still be writing it has to be through. */
 static int settle_stream(struct stage *stage)
@@ -75,11 +76,60 @@ static bool written_before(const struct stage *stage, unsigned i, const struct v
 
 /* ---- Streamed runs ---- */
 
-/* Moves what is new in a part up, or its results down. */
-static int move_part(struct stage *stage, uint32_t i, bool up)
+/* What of a part is moved, and how. */
+enum moves {
+	UPLOAD,        /* what is new in it */
+	UPLOAD_OWN,    /* the same without the other run's halves (exchange.h) */
+	UPLOAD_OTHERS, /* these halves alone */
+	TAKE,          /* the same, from the other device */
+	DOWNLOAD,      /* its results */
+};
+
+static bool moves_operand(const struct op_args *args, enum moves how, unsigned v)
+{
+	return how == DOWNLOAD ? op_is_output(args->op, v) : op_reads(args, v);
+}
+
+static bool is_shared(const struct stage *stage, unsigned v)
+{
+	return stage->run->ops[0].shared.operands >> v & 1;
+}
+
+/* Leaves what is moved of a part of operand v, at this place of the image. */
+static void leave_half(const struct stage *stage, unsigned v, enum moves how, struct layout *part, char **at)
+{
+	if (how == UPLOAD || how == DOWNLOAD)
+		return;
+	if (is_shared(stage, v))
+		*at += layout_halve(part, how == UPLOAD_OWN ? stage->run->side : !stage->run->side);
+	else if (how != UPLOAD_OWN)
+		part->bytes = 0;
+}
+
+/* at: the part's lowest element in the image. offer: whose images to TAKE from. */
+static int move_piece(struct stage *stage, unsigned v, enum moves how, const struct layout *part, char *at,
+                      const struct exchange_offer *offer)
+{
+	const struct stage_copy *copy = stage_copy_of(stage, 0, v);
+
+	if (part->bytes == 0)
+		return 0;
+	switch (how) {
+	case TAKE:
+		return stage->mover->copy(part, offer->images[v] + (at - stage->scratch - copy->offset), at,
+		                          stage->across);
+	case DOWNLOAD:
+		return stage->mover->download(part, copy->memory->host, true, at, stage->down);
+	default:
+		return stage->mover->upload(part, copy->memory->host, true, at, stage->up);
+	}
+}
+
+static int move_part(struct stage *stage, uint32_t i, enum moves how, const struct exchange_offer *offer)
 {
 	const struct run_op *op = &stage->run->ops[0];
-	unsigned moves = up ? op_part_news(&op->args, &op->cut, i) : op_part_results(&op->args, &op->cut, i);
+	unsigned moves =
+	    how == DOWNLOAD ? op_part_results(&op->args, &op->cut, i) : op_part_news(&op->args, &op->cut, i);
 	struct op_args args, host, image;
 	int rc = 0;
 
@@ -87,35 +137,121 @@ static int move_part(struct stage *stage, uint32_t i, bool up)
 	op_part(&op->args, &op->cut, i, &host);
 	op_part(&args, &op->cut, i, &image);
 	for (unsigned v = 0; v < args.op->n_operands && rc == 0; v++) {
-		struct stage_copy *copy = stage_copy_of(stage, 0, v);
+		const struct stage_copy *copy = stage_copy_of(stage, 0, v);
 		struct layout part;
-		void *at;
+		char *at;
 
-		if (!copy || copy->direct || !(moves >> v & 1) ||
-		    !(up ? op_reads(&op->args, v) : op_is_output(args.op, v)))
+		if (!copy || copy->direct || !(moves >> v & 1) || !moves_operand(&op->args, how, v))
 			continue;
 		at = layout_of_part(&host.views[v], &image.views[v], &part);
-		rc = up ? stage->mover->upload(&part, copy->memory->host, true, at, stage->up)
-		        : stage->mover->download(&part, copy->memory->host, true, at, stage->down);
+		leave_half(stage, v, how, &part, &at);
+		rc = move_piece(stage, v, how, &part, at, offer);
 	}
 	return rc;
 }
 
+/* ---- Streamed runs that exchange operands ---- */
+
+/* Whether part i brings pieces of shared operands. */
+static bool brings_shared(const struct stage *stage, uint32_t i)
+{
+	const struct run_op *op = &stage->run->ops[0];
+
+	return op_part_news(&op->args, &op->cut, i) & op->shared.operands;
+}
+
+static int upload_own(struct stage *stage)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < stage->run->ops[0].cut.n_parts && rc == 0; i++) {
+		rc = move_part(stage, i, UPLOAD_OWN, NULL);
+		if (rc == 0)
+			rc = stage->mover->mark(stage->up, stage->marks->own[i]);
+	}
+	return rc;
+}
+
+static void offer_images(struct stage *stage)
+{
+	struct exchange_offer offer = {.marks = stage->marks->own};
+
+	for (unsigned v = 0; v < stage->run->ops[0].args.op->n_operands; v++)
+		if (is_shared(stage, v))
+			offer.images[v] = stage->scratch + stage_copy_of(stage, 0, v)->offset;
+	exchange_offer(stage->run, &offer);
+}
+
+/* The other's halves for part i: from its device, or NULL, from host memory. */
+static int fetch_others(struct stage *stage, uint32_t i, const struct exchange_offer *offer)
+{
+	struct stream *stream = offer ? stage->across : stage->up;
+	int rc = offer ? stage->mover->await(stream, offer->marks[i]) : 0;
+
+	if (rc == 0)
+		rc = move_part(stage, i, offer ? TAKE : UPLOAD_OTHERS, offer);
+	return rc < 0 ? rc : stage->mover->mark(stream, stage->marks->others[i]);
+}
+
+/* Everything at once: the other waits for the offer, and streams must not wait for what is not enqueued yet. */
+static int exchange_operands(struct stage *stage)
+{
+	const struct exchange_offer *offer;
+	int rc = upload_own(stage), rc_taken;
+
+	if (rc < 0)
+		return rc;
+	offer_images(stage);
+	offer = exchange_take(stage->run);
+	for (uint32_t i = 0; i < stage->run->ops[0].cut.n_parts && rc == 0; i++)
+		if (brings_shared(stage, i))
+			rc = fetch_others(stage, i, offer);
+	if (!offer)
+		return rc;
+	rc_taken = stage->mover->mark(stage->across, stage->marks->taken);
+	exchange_took(stage->run, stage->marks->taken);
+	return rc < 0 ? rc : rc_taken;
+}
+
+static int await_exchanged(struct stage *stage, uint32_t i)
+{
+	int rc = stage->mover->await(stage->stream, stage->marks->own[i]);
+
+	return rc < 0 || !brings_shared(stage, i) ? rc
+	                                          : stage->mover->await(stage->stream, stage->marks->others[i]);
+}
+
+/* The stream waits for what it takes, and for what the other takes of its memory. */
+static int end_exchange(struct stage *stage)
+{
+	void *taken = exchange_withdraw(stage->run);
+	int rc = order(stage, stage->across, stage->stream), rc_taken;
+
+	rc_taken = taken ? stage->mover->await(stage->stream, taken) : 0;
+	return rc < 0 ? rc : rc_taken;
+}
+
+/* ---- Parts of streamed runs ---- */
+
 /* The uploads of part i are under way. Those of the next part follow, however late that one begins. */
 static int await_part(struct stage *stage, uint32_t i)
 {
-	int rc = order(stage, stage->up, stage->stream);
+	int rc;
+
+	if (stage->exchanges)
+		return await_exchanged(stage, i);
+	rc = order(stage, stage->up, stage->stream);
 
 	if (rc < 0 || i + 1 == stage->run->ops[0].cut.n_parts)
 		return rc;
-	return move_part(stage, i + 1, true);
+	return move_part(stage, i + 1, UPLOAD, NULL);
 }
 
 static int download_part(struct stage *stage, uint32_t i)
 {
 	int rc = order(stage, stage->stream, stage->down);
 
-	return rc < 0 ? rc : move_part(stage, i, false);
+	return rc < 0 ? rc : move_part(stage, i, DOWNLOAD, NULL);
 }
 
 /* ---- Runs with windows ---- */
@@ -251,18 +387,24 @@ int stage_begin_slice(struct stage *stage)
 {
 	int rc;
 
+	if (exchange_is_on(stage->run) && !stage->exchanges)
+		exchange_withdraw(stage->run); /* so that the other does not wait */
 	if (!moves_beside(stage))
 		return 0;
 	rc = follow_last_slice(stage);
-	return rc < 0 ? rc : order(stage, stage->stream, stage->up);
+	if (rc == 0)
+		rc = order(stage, stage->stream, stage->up);
+	return rc < 0 || !stage->exchanges ? rc : order(stage, stage->stream, stage->across);
 }
 
 int stage_end_slice(struct stage *stage, bool ends)
 {
-	int rc_up, rc_down;
+	int rc_up, rc_down, rc_across;
 
 	if (!moves_beside(stage))
 		return 0;
+	PRE(ends || !stage->exchanges);
+	rc_across = stage->exchanges ? end_exchange(stage) : 0;
 	if (!ends) {
 		stage->last_up = stage->up;
 		stage->last_down = stage->down;
@@ -270,6 +412,7 @@ int stage_end_slice(struct stage *stage, bool ends)
 	}
 	rc_up = order(stage, stage->up, stage->stream);
 	rc_down = order(stage, stage->down, stage->stream);
+	rc_up = rc_up < 0 ? rc_up : rc_across;
 	return rc_up < 0 ? rc_up : rc_down;
 }
 
@@ -287,8 +430,10 @@ int stage_abandon(struct stage *stage)
 
 int stage_upload_all(struct stage *stage)
 {
+	if (stage->exchanges)
+		return exchange_operands(stage);
 	if (stage->streams)
-		return move_part(stage, 0, true);
+		return move_part(stage, 0, UPLOAD, NULL);
 	if (stage->has_windows)
 		return 0;
 	for (unsigned i = 0; i < stage->run->n_ops; i++) {

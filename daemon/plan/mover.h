@@ -22,6 +22,11 @@ struct stage_mover {
 	int (*settle)(struct stream *stream); /* blocks until all that is enqueued is through */
 	/* What is enqueued on `after` from here on waits for all that is on `before` by now. */
 	int (*follow)(struct stream *before, struct stream *after, void *mark);
+	/* The same in two steps, by a mark that may be of another device. Of runs that exchange operands. */
+	int (*mark)(struct stream *before, void *mark);
+	int (*await)(struct stream *after, void *mark);
+	/* Copies a part of an image to the same part of another image, whose lowest elements are given. */
+	int (*copy)(const struct layout *layout, const void *from, void *to, struct stream *stream);
 };
 
 /*
@@ -29,10 +34,11 @@ struct stage_mover {
  * KOPS_E_FAULT.
  *
  * begin_slice: before the other calls of a slice. upload_all: copies whose first use is a read of what no op of
- * this run wrote before; of a streamed run what its first part needs. begin_part: what a part of op i still
- * lacks, and the op's args with device addresses. end_part: notes what the part has written; a streamed run
- * downloads it. download_all: every written copy that is not downloaded yet. end_slice: the stream waits for
- * all transfers if the run `ends`, in failure too; else they go on while the run is paused.
+ * this run wrote before; of a streamed run what its first part needs, and of one that exchanges operands
+ * (exchange.h) all that its parts do. begin_part: what a part of op i still lacks, and the op's args with
+ * device addresses. end_part: notes what the part has written; a streamed run downloads it. download_all: every
+ * written copy that is not downloaded yet. end_slice: the stream waits for all transfers if the run `ends`, in
+ * failure too; else they go on while the run is paused.
  */
 int stage_begin_slice(struct stage *stage);
 int stage_upload_all(struct stage *stage);

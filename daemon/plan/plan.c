@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,6 +163,8 @@ static void compare_streams(const struct planner *p, struct run_op *op, const st
 static __thread struct kept_stream {
 	uint64_t device, room;
 	const struct kernel *kernel;
+	unsigned shared; /* as the op's */
+	double rate;
 	struct op_args args;                 /* their memory may be gone */
 	const void *owners[OP_OPERANDS_MAX]; /* of their memory */
 	struct op_cut cut;
@@ -173,6 +176,7 @@ static bool is_of(const struct kept_stream *kept, const struct planner *p, const
                   uint64_t room)
 {
 	if (kept->device != p->id || kept->room != room || kept->kernel != op->kernel ||
+	    kept->shared != op->shared.operands || fabs(kept->rate - op->shared.rate) > 0 ||
 	    !op_args_alike(&kept->args, &op->args))
 		return false;
 	for (unsigned v = 0; v < op->args.op->n_operands; v++)
@@ -188,6 +192,8 @@ static void keep_stream(const struct planner *p, const struct run_op *op, uint64
 	*kept = (struct kept_stream){.device = p->id,
 	                             .room = room,
 	                             .kernel = op->kernel,
+	                             .shared = op->shared.operands,
+	                             .rate = op->shared.rate,
 	                             .args = op->args,
 	                             .cut = op->cut,
 	                             .plan_us = op->plan_us};

@@ -45,8 +45,14 @@ struct run_op {
 	const struct kernel *first_launch;
 	bool larger_errors; /* errors may exceed the precision: kernel_is_accurate() */
 	char why[WHY_BYTES], passed_over[PASSED_OVER_BYTES];
-	double plan_us;        /* planned time of the op alone; 0: it has nothing to compute */
-	double compute_us;     /* 0: not timed */
+	double plan_us;    /* planned time of the op alone; 0: it has nothing to compute */
+	double compute_us; /* 0: not timed */
+	/* Operands of which a run on another device uploads half (exchange.h): bit v, and the bytes per us at
+	 * which they come from there. 0: none. */
+	struct {
+		unsigned operands;
+		double rate;
+	} shared;
 	struct op_cut cut;     /* by plan(): its parts, which are short enough */
 	unsigned together;     /* by plan(): the most equal ops in one launch */
 	struct op_shape shape; /* as the client sent it; the views in args are folded */
@@ -103,6 +109,9 @@ struct run {
 	void (*forget_plan)(struct run *run);
 	uint64_t room_bytes;   /* for plan(): the device memory that it may use; 0: all that there is */
 	uint64_t device_bytes; /* by plan(): staging and workspace, without RESIDENT buffers */
+	/* Of operands that another run shares (exchange.h); which of the two it is, 0 or 1. NULL: none. */
+	struct exchange *exchange;
+	unsigned side;
 	char error[WHY_BYTES];
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/invariant.h"
 #include "common/rules.h"
+#include "plan/exchange.h"
 
 static struct memory *memory_of(const struct view *v)
 {
@@ -345,6 +346,22 @@ static bool can_stream(const struct stage *stage)
 	return true;
 }
 
+/* An operand that is used in place, or written too, has no image that another device may take. */
+static bool can_exchange(const struct stage *stage)
+{
+	const struct run_op *op = &stage->run->ops[0];
+
+	if (!stage->streams || !exchange_is_on(stage->run))
+		return false;
+	for (unsigned v = 0; v < op->args.op->n_operands; v++) {
+		const struct stage_copy *copy = stage_copy_of(stage, 0, v);
+
+		if (op->shared.operands >> v & 1 && (!copy || copy->direct || copy->is_written))
+			return false;
+	}
+	return true;
+}
+
 void stage_begin(struct stage *stage, const struct direct_limits *direct)
 {
 	if (stage->has_windows) {
@@ -363,6 +380,7 @@ void stage_begin(struct stage *stage, const struct direct_limits *direct)
 			stage->windows[i][v].fills = 0;
 	stage->downloaded = false;
 	stage->last_up = stage->last_down = NULL;
+	stage->exchanges = can_exchange(stage);
 	POST(stage->is_settled && stage_is_sound(stage));
 }
 
@@ -389,5 +407,5 @@ bool stage_is_recordable(const struct stage *stage)
 	for (unsigned c = 0; c < stage->n_copies; c++)
 		if (!stage->copies[c].pinned)
 			return false;
-	return !stage->unrecordable;
+	return !stage->unrecordable && !exchange_is_on(stage->run);
 }

@@ -62,6 +62,7 @@ struct stage {
 	bool reads_host;          /* settled, and some copy that is read is direct */
 	bool streams;             /* settled, and the run is streamed */
 	bool has_windows;         /* in place of copies */
+	bool exchanges;           /* begun, streams, and takes part in its run's exchange (exchange.h) */
 	/* The mover's (mover.h). The driver sets them all but `downloaded` before the first transfer. */
 	char *scratch; /* stage_scratch_bytes() */
 	const struct stage_mover *mover;
@@ -70,6 +71,9 @@ struct stage {
 	/* Those of the slice before, if the run was paused: its transfers may still be under way there. */
 	struct stream *last_up, *last_down;
 	void *mark; /* for mover->follow() */
+	/* Of one that exchanges. */
+	struct stream *across; /* copies from the other device */
+	struct stage_marks *marks;
 	/* Whoever may still write host memory on the stream; the CPU reads none of it before settle(). */
 	bool others_out; /* earlier runs */
 	bool downloaded; /* this run: a download, or a kernel that writes it directly */
@@ -86,6 +90,13 @@ struct stage {
 };
 
 #define STAGE_NONE UINT_MAX
+
+/* Of a streamed run that exchanges operands, for mover->mark(). */
+struct stage_marks {
+	void *own[GROWING_PARTS_MAX];    /* each behind what it uploads for a part, */
+	void *others[GROWING_PARTS_MAX]; /* and behind the other's halves for it */
+	void *taken;                     /* behind all that it takes */
+};
 
 /* Returns how many bytes an operand of pinned memory may span to be used where it is, by most kernels. */
 uint64_t stage_direct_max_bytes(const struct op_args *args, const struct direct_limits *direct);

@@ -3,7 +3,7 @@
  *
  *   random_runs.c   chains of random ops, compared with their references
  *   graph_runs.c    graphs that are refused, forgotten, or meet other data
- *   stream_runs.c   runs that are computed while their operands move
+ *   stream_runs.c   runs that are computed while their operands move, and pairs that exchange them
  *   special_runs.c  an idle device, timed runs, runs that do not find room, a broken context
  *   check_runs.c    the device, its buffers, what runs on it; options
  */

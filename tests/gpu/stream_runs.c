@@ -1,12 +1,17 @@
-/* stream_runs.c: runs whose operands move while parts of them are computed give what they give in one piece. */
+/* stream_runs.c: runs whose operands move while parts of them are computed give what they give in one piece,
+ * also two that exchange operands (plan/exchange.h). */
 #include "check_runs.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "common/half.h"
+#include "plan/exchange.h"
 
 #define MEMORY_BYTES (160ull << 20)
 
@@ -162,14 +167,143 @@ static void compare(const struct streamed *s, const struct view *y, const char *
 		die(s->op, "a streamed run gives something else than one in one piece");
 }
 
+/* ---- Two devices that exchange operands ---- */
+
+struct tile {
+	struct bench *bench;
+	struct device_state *dev;
+	struct planner planner;
+	struct run_op op;
+	struct run run;
+	unsigned late_us;
+};
+
+/* The thread of its device. */
+static void *run_tile(void *arg)
+{
+	struct tile *tile = arg;
+	uint64_t give_up = clock_ns() + WAIT_NS;
+
+	if (tile->late_us > 0)
+		usleep(tile->late_us);
+	tile->bench->driver->start(tile->dev, &tile->run);
+	while (tile->bench->driver->poll(tile->dev) != &tile->run)
+		if (clock_ns() > give_up)
+			die("exchange", "a tile did not come back in 20 s");
+	if (tile->run.status < 0)
+		die("exchange", tile->run.error);
+	return NULL;
+}
+
+static unsigned same_inputs(const struct op_args *a, const struct op_args *b)
+{
+	unsigned same = 0;
+
+	for (unsigned v = 0; v < op_first_output(a->op); v++)
+		if (!view_is_absent(&a->views[v]) && a->views[v].offset == b->views[v].offset &&
+		    memcmp(a->views[v].shape, b->views[v].shape, sizeof a->views[v].shape) == 0)
+			same |= 1u << v;
+	return same;
+}
+
+/* Halves along an axis of C. NULL: they are not streamed, or not alike. */
+static struct exchange *plan_tiles(struct tile tiles[2], const struct run_op *whole, unsigned axis)
+{
+	uint32_t wanted[PART_AXES_MAX] = {0};
+	struct op_cut halves;
+
+	wanted[axis] = 2;
+	if (!op_cut_grid(&whole->args, wanted, 1, &halves) || halves.n_parts != 2)
+		return NULL;
+	for (unsigned i = 0; i < 2; i++) {
+		tiles[i].op = (struct run_op){.pinned = whole->pinned};
+		tiles[i].run = (struct run){.ops = &tiles[i].op, .n_ops = 1, .lane = 5};
+		op_part(&whole->args, &halves, i, &tiles[i].op.args);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		tiles[i].op.shared.operands = same_inputs(&tiles[0].op.args, &tiles[1].op.args);
+		tiles[i].op.shared.rate = 300e3;
+		if (plan_run(&tiles[i].planner, &tiles[i].run) < 0)
+			die("exchange", tiles[i].run.error);
+	}
+	return exchange_new(&tiles[0].run, &tiles[1].run);
+}
+
+/* How both threads are, round by round: the first is as a new job, the others as one that comes again. */
+enum round { AT_ONCE, AT_ONCE_AGAIN, ALONE, SECOND_IS_LATE, FIRST_IS_LATE, AT_ONCE_AT_LAST, ROUNDS };
+static const char *const round_names[] = {"at once", "at once", "alone", "late", "late", "at once"};
+
+static void run_round(struct tile tiles[2], enum round round)
+{
+	pthread_t threads[2];
+
+	exchange_begin(tiles[0].run.exchange, round != ALONE);
+	for (unsigned i = 0; i < 2; i++) {
+		tiles[i].late_us = round == (i ? SECOND_IS_LATE : FIRST_IS_LATE) ? 4000 : 0;
+		tiles[i].run.repeats = round > AT_ONCE;
+		if (pthread_create(&threads[i], NULL, run_tile, &tiles[i]))
+			die("exchange", "no thread");
+	}
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	printf("exchange: %s, %u parts: planned %.0f us, took %.0f, %.0f\n", round_names[round],
+	       tiles[0].op.cut.n_parts, tiles[0].run.plan_us, tiles[0].run.compute_us, tiles[1].run.compute_us);
+}
+
+/* Returns true if it could be exchanged. whole: its result. */
+static bool exchange_case(struct tile tiles[2], const struct streamed *s, struct memory *m, const char *whole,
+                          unsigned axis)
+{
+	struct run_op op;
+	const struct view *y;
+	struct exchange *x;
+
+	m->pin = MEMORY_PINNED;
+	op = op_of(s, m);
+	y = op_output(&op.args);
+	x = plan_tiles(tiles, &op, axis);
+	for (enum round round = 0; x && round < ROUNDS; round++) {
+		char *result = (char *)m->host + y->offset;
+
+		memset(result, s->beta != 0 ? 0x3c : 0xff, view_elements(y) * dtype_size(y->dtype));
+		run_round(tiles, round);
+		compare(s, y, whole, result);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		run_forget_plan(&tiles[i].run);
+	exchange_free(x);
+	return x;
+}
+
+/* The first device is the bench's; the second another GPU, or the same one once more. */
+static void open_two(struct bench *t, struct tile tiles[2])
+{
+	char why[WHY_BYTES];
+	unsigned second = t->driver->count(why) > 1;
+
+	for (unsigned i = 0; i < 2; i++) {
+		tiles[i] = (struct tile){.bench = t, .dev = t->dev};
+		if (i > 0 && t->driver->open(second, &(struct driver_limits){0}, &tiles[i].dev, why) < 0)
+			die("exchange", why);
+		driver_planner(t->driver, tiles[i].dev, &tiles[i].planner);
+	}
+	printf("exchange: with GPU %u, from which come %.1f GB/s\n", second,
+	       t->driver->peer_rate(t->dev, tiles[1].dev) * 1e-3);
+}
+
 void check_streamed(struct bench *t, unsigned long n)
 {
+	unsigned exchanged = 0;
+	struct tile tiles[2];
+
 	struct memory m = {.bytes = MEMORY_BYTES};
 	char *whole = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	m.host = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (whole == MAP_FAILED || m.host == MAP_FAILED || t->driver->pin(m.host, m.bytes, false) < 0)
 		die("streamed", "cannot register memory");
+	if (t->driver->peer_rate)
+		open_two(t, tiles);
 	for (unsigned i = 0; i < n && i < sizeof cases / sizeof cases[0]; i++) {
 		const struct streamed *s = &cases[i];
 		struct run_op op = op_of(s, &m);
@@ -188,6 +322,13 @@ void check_streamed(struct bench *t, unsigned long n)
 				memcpy(whole, result, bytes);
 			compare(s, y, whole, result);
 		}
+		for (unsigned axis = 1; t->driver->peer_rate && axis < 3 && strcmp(s->op, "gemm") == 0; axis++)
+			exchanged += exchange_case(tiles, s, &m, whole, axis);
+	}
+	if (t->driver->peer_rate) {
+		if (exchanged == 0 && n > 0)
+			die("exchange", "no run could exchange its operands");
+		t->driver->close(tiles[1].dev);
 	}
 	t->driver->unpin(m.host, MEMORY_BYTES);
 	munmap(m.host, MEMORY_BYTES);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "job/spread.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 
 enum { DEVICES = 6, ROWS = 600, COLUMNS = 500, DEPTH = 700 };
@@ -301,12 +302,200 @@ static void the_receipt_says_where(void **state)
 	end(&p);
 }
 
+/* ---- Operands that both tiles need ---- */
+
+static double rates[DEVICES]; /* at which devices copy from others */
+
+static double peer_rate(const struct device_state *dev, const struct device_state *from)
+{
+	size_t i = (size_t)((const char *)dev - (const char *)rates);
+
+	assert_true(dev != from);
+	return rates[i];
+}
+
+/* GPUs with memory of their own, by links of 50 GB/s; each copies 300 GB/s from the others. */
+static void begin_on_gpus(struct place *p, const struct op_args *args)
+{
+	begin(p, args);
+	p->planner.info.memory_bytes = 1ull << 40;
+	p->planner.info.link_rate = p->planner.info.pageable_rate = 50e3;
+	p->planner.info.stream_min_bytes = 2 << 20;
+	p->planner.info.kept_workspace_max_bytes = UINT64_MAX;
+	p->driver.peer_rate = peer_rate;
+	for (unsigned i = 0; i < DEVICES; i++) {
+		rates[i] = 300e3;
+		p->devices[i].dev = (struct device_state *)((char *)rates + i);
+	}
+	for (unsigned v = 0; v < OP_OPERANDS_MAX; v++)
+		p->memory[v].pin = MEMORY_PINNED;
+	run_forget_plan(&p->job->run);
+	assert_int_equal(plan_run(&p->planner, &p->job->run), 0);
+	assert_true(p->job->run.ops[0].cut.grows);
+}
+
+static struct spread *spread_over(struct place *p, unsigned n)
+{
+	static const unsigned owners[DEVICES] = {0, 1, 2, 3, 4, 5};
+
+	spread_free(p->job->spread);
+	p->job->spread = spread_new(p->job, owners, n);
+	assert_non_null(p->job->spread);
+	return p->job->spread;
+}
+
+/* Its uploads take longer than computing it. */
+static struct op_args deep_product(uint64_t m, uint64_t n)
+{
+	return product(m, n, 32768);
+}
+
+static void tiles_exchange_what_both_need(void **state)
+{
+	const struct op_args args = deep_product(2048, 2048);
+	struct spread *s;
+	struct place p;
+	double with_us;
+
+	(void)state;
+	begin_on_gpus(&p, &args);
+	s = spread_over(&p, 2);
+	with_us = s->tiles[0].run.plan_us;
+	assert_non_null(s->exchange);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct run *run = &s->tiles[i].run;
+		const struct op_args *tile = &s->tiles[i].op.args;
+
+		assert_ptr_equal(run->exchange, s->exchange);
+		assert_int_equal(run->side, i);
+		/* The one that the cut does not divide. */
+		assert_int_equal(run->ops[0].shared.operands,
+		                 tile->views[0].shape[1] == 2048 ? 1u << 0 : 1u << 1);
+		assert_true(run->ops[0].shared.rate > 299e3 && run->ops[0].shared.rate < 301e3);
+	}
+	assert_non_null(strstr(s->tiles[0].op.why, "on gpu0, gpu1, which exchange operands"));
+	assert_covered(&p, s);
+	p.driver.peer_rate = NULL;
+	s = spread_over(&p, 2);
+	assert_null(s->exchange);
+	assert_null(s->tiles[0].run.exchange);
+	assert_int_equal(s->tiles[0].op.shared.operands | s->tiles[1].op.shared.operands, 0);
+	assert_null(strstr(s->tiles[0].op.why, "exchange"));
+	assert_true(with_us < 0.8 * s->tiles[0].run.plan_us);
+	end(&p);
+}
+
+/* Because devices do not reach each other both ways, or by the link itself; and three of them never. */
+static void devices_that_are_too_far_exchange_nothing(void **state)
+{
+	const struct op_args args = deep_product(2048, 2048);
+	struct place p;
+
+	(void)state;
+	begin_on_gpus(&p, &args);
+	assert_non_null(spread_over(&p, 2)->exchange);
+	rates[1] = 0;
+	assert_null(spread_over(&p, 2)->exchange);
+	rates[1] = 99e3;
+	assert_null(spread_over(&p, 2)->exchange);
+	rates[1] = 101e3;
+	assert_non_null(spread_over(&p, 2)->exchange);
+	assert_null(spread_over(&p, 3)->exchange);
+	end(&p);
+}
+
+/* It would not pay, or there is nothing that both need, or is worth it. */
+static void other_tiles_exchange_nothing(void **state)
+{
+	const struct op_args slow = product(8192, 8192, 128), deep = deep_product(2048, 2048);
+	struct op_args sum = {.op = op_by_name("add")};
+	struct spread *s;
+	struct place p;
+
+	(void)state;
+	for (unsigned v = 0; v < 3; v++)
+		sum.views[v] = matrix(4096, 4096);
+	begin_on_gpus(&p, &sum);
+	assert_null(spread_over(&p, 2)->exchange);
+	end(&p);
+	begin_on_gpus(&p, &slow);
+	assert_null(spread_over(&p, 2)->exchange);
+	end(&p);
+	begin_on_gpus(&p, &deep); /* in pageable memory nothing is streamed */
+	for (unsigned v = 0; v < OP_OPERANDS_MAX; v++)
+		p.memory[v].pin = MEMORY_PAGEABLE;
+	run_forget_plan(&p.job->run);
+	assert_int_equal(plan_run(&p.planner, &p.job->run), 0);
+	s = spread_over(&p, 2);
+	assert_null(s->exchange);
+	assert_int_equal(s->tiles[0].op.shared.operands, 0);
+	end(&p);
+}
+
+/* Whatever the sizes: tiles that are planned to exchange do. */
+static void tiles_of_odd_sizes_exchange_or_do_not(void **state)
+{
+	unsigned exchanged = 0;
+
+	(void)state;
+	for (uint64_t m = 1500; m < 2600; m += 77) {
+		const struct op_args args = deep_product(m, 3700 - m);
+		struct spread *s;
+		struct place p;
+
+		begin_on_gpus(&p, &args);
+		s = spread_over(&p, 2);
+		for (unsigned i = 0; i < 2; i++) {
+			assert_ptr_equal(s->tiles[i].run.exchange, s->exchange);
+			assert_int_equal(s->tiles[i].op.shared.operands != 0, s->exchange != NULL);
+		}
+		exchanged += s->exchange != NULL;
+		end(&p);
+	}
+	assert_true(exchanged > 3);
+}
+
+/* Nobody waits for a device that has other work, or for a tile that has ended. */
+static void tiles_exchange_if_all_start(void **state)
+{
+	const struct op_args args = deep_product(2048, 2048);
+	struct spread *s;
+	struct place p;
+
+	(void)state;
+	begin_on_gpus(&p, &args);
+	s = spread_over(&p, 2);
+	spread_reset(s);
+	spread_begin_exchange(s);
+	assert_true(exchange_is_on(&s->tiles[0].run) && exchange_is_on(&s->tiles[1].run));
+	p.devices[0].work_out = 1;
+	spread_begin_exchange(s);
+	assert_false(exchange_is_on(&s->tiles[0].run) || exchange_is_on(&s->tiles[1].run));
+	p.devices[0].work_out = 0;
+	spread_begin_exchange(s);
+	assert_true(exchange_is_on(&s->tiles[1].run));
+	set(&s->tiles[1], 0, true, 1);
+	spread_begin_exchange(s);
+	assert_false(exchange_is_on(&s->tiles[0].run));
+	p.driver.peer_rate = NULL;
+	spread_begin_exchange(spread_over(&p, 2)); /* there is none */
+	end(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test(tiles_cover_the_output),          cmocka_unit_test(tiles_have_few_bytes),
-	    cmocka_unit_test(what_does_not_pay_is_left_whole), cmocka_unit_test(the_run_shows_all_tiles),
-	    cmocka_unit_test(alike_tiles_are_planned_once),    cmocka_unit_test(the_receipt_says_where),
+	    cmocka_unit_test(tiles_cover_the_output),
+	    cmocka_unit_test(tiles_have_few_bytes),
+	    cmocka_unit_test(what_does_not_pay_is_left_whole),
+	    cmocka_unit_test(the_run_shows_all_tiles),
+	    cmocka_unit_test(alike_tiles_are_planned_once),
+	    cmocka_unit_test(the_receipt_says_where),
+	    cmocka_unit_test(tiles_exchange_what_both_need),
+	    cmocka_unit_test(devices_that_are_too_far_exchange_nothing),
+	    cmocka_unit_test(other_tiles_exchange_nothing),
+	    cmocka_unit_test(tiles_of_odd_sizes_exchange_or_do_not),
+	    cmocka_unit_test(tiles_exchange_if_all_start),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

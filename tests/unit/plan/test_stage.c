@@ -43,7 +43,8 @@ static int download(const struct layout *l, void *host, bool pinned, const void 
 	return host_download(l, host, pinned, image, stream);
 }
 
-static const struct stage_mover mover = {upload, download, host_settle, host_follow};
+static const struct stage_mover mover = {
+    .upload = upload, .download = download, .settle = host_settle, .follow = host_follow};
 
 /* ---- A run ---- */
 

@@ -85,6 +85,9 @@ struct planned {
 };
 
 static uint64_t device_id; /* of planners to come */
+/* Of ops to come: operands that another device needs too, and the rate at which they come from there. */
+static unsigned shared;
+static double shared_rate;
 
 /* Products of f32, one behind the other, from and to this memory, on a device of so many bytes. */
 static struct planned plan_products_on(uint64_t device_bytes, unsigned n_ops, uint64_t n, struct memory *memory)
@@ -107,6 +110,8 @@ static struct planned plan_products_on(uint64_t device_bytes, unsigned n_ops, ui
 	for (unsigned i = 0; i < n_ops; i++) {
 		both[i] = (struct run_op){.args.op = op_by_name("gemm"), .pinned = ""};
 		both[i].args.params.gemm.alpha = 1;
+		both[i].shared.operands = shared;
+		both[i].shared.rate = shared_rate;
 		for (unsigned v = 0; v <= GEMM_C; v++) {
 			if (v == GEMM_BIAS)
 				continue;
@@ -268,6 +273,34 @@ static void any_product_fits(void **state)
 	assert_true(n_windows > 100);
 }
 
+/* The device uploads half of them. Plans are kept by what is shared, and how fast. */
+static void shared_operands_are_planned_to_be_taken(void **state)
+{
+	struct memory memory = {.bytes = 1ull << 32, .pin = MEMORY_PINNED};
+	const double one_us = 8192.0 * 8192 * 4 / 50e3;
+	struct planned alone, one, both, slow;
+
+	(void)state;
+	whole_only = false;
+	flops_per_ns = 2e6; /* uploads take ten times as long */
+	device_id = 4711;
+	alone = plan_products(1, 8192, &memory);
+	shared_rate = 400e3;
+	shared = 1u << 1;
+	one = plan_products(1, 8192, &memory);
+	shared = 3;
+	both = plan_products(1, 8192, &memory);
+	shared_rate = 100e3;
+	slow = plan_products(1, 8192, &memory);
+	shared = 0;
+	shared_rate = 0;
+	device_id = 0;
+	assert_true(one.cut.grows && both.cut.grows && slow.cut.grows);
+	assert_true(one.us < alone.us - 0.3 * one_us && one.us > 1.5 * one_us);
+	assert_true(both.us < one.us - 0.1 * one_us && both.us > one_us);
+	assert_true(slow.us > both.us + 0.2 * one_us && slow.us < alone.us);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +308,7 @@ int main(void)
 	    cmocka_unit_test(what_is_kept_is_made_once),
 	    cmocka_unit_test(other_runs_are_planned_as_a_whole),
 	    cmocka_unit_test(plans_of_streams_are_kept_for_their_device),
+	    cmocka_unit_test(shared_operands_are_planned_to_be_taken),
 	    cmocka_unit_test(parts_of_streamed_runs_are_short),
 	    cmocka_unit_test(products_larger_than_the_device_are_planned),
 	    cmocka_unit_test(any_product_fits),

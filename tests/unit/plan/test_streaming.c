@@ -10,153 +10,18 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "common/cpu.h"
 #include "common/rules.h"
 #include "gemm/gemm.h"
-#include "host_mover.h"
+#include "plan/exchange.h"
 #include "plan/plan.h"
 #include "seed.h"
+#include "streams.h"
 
-#define ELEMENTS  4096 /* of all operands */
-#define TASKS_MAX 512
-
-static uint64_t random_state;
-
-static uint64_t pick(uint64_t n)
-{
-	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-	return (random_state >> 33) % n;
-}
-
-/* ---- Streams that do what they are asked for later ---- */
-
-struct stream;
-
-struct task {
-	enum { UPLOAD, DOWNLOAD, WAIT, COMPUTE, POISON, COMPARE } kind;
-	struct layout layout;
-	const char *from;
-	char *to;
-	struct stream *other; /* WAIT: until so many of its tasks are done */
-	uint64_t n;
-	struct op_args args;
-	const struct run_op *op;
-	uint32_t part;
-	void *kept;
-};
-
-struct stream {
-	struct task tasks[TASKS_MAX];
-	unsigned n, done;
-};
-
-#define LANES 2
-static struct stream streams[3 * LANES]; /* of each: to compute, up, down */
-static uint64_t bytes_up, bytes_down;
-
-static struct task *add_task(struct stream *stream, int kind)
-{
-	struct task *t = &stream->tasks[stream->n++];
-
-	assert_true(stream->n <= TASKS_MAX);
-	*t = (struct task){.kind = kind};
-	return t;
-}
-
-static int upload(const struct layout *l, const void *host, bool pinned, void *image, struct stream *stream)
-{
-	struct task *t = add_task(stream, UPLOAD);
-
-	assert_true(pinned && (stream - streams) % 3 == 1);
-	t->layout = *l;
-	t->from = host;
-	t->to = image;
-	bytes_up += l->bytes;
-	return 0;
-}
-
-static int download(const struct layout *l, void *host, bool pinned, const void *image, struct stream *stream)
-{
-	struct task *t = add_task(stream, DOWNLOAD);
-
-	assert_true(pinned && (stream - streams) % 3 == 2);
-	t->layout = *l;
-	t->from = image;
-	t->to = host;
-	bytes_down += l->bytes;
-	return 0;
-}
-
-static bool may_settle;
-static void run_streams(const struct stream *until);
-
-static int settle(struct stream *stream)
-{
-	if (!may_settle)
-		fail_msg("a streamed run waits");
-	run_streams(stream);
-	return 0;
-}
-
-static int follow(struct stream *before, struct stream *after, void *mark)
-{
-	struct task *t = add_task(after, WAIT);
-
-	(void)mark;
-	t->other = before;
-	t->n = before->n;
-	return 0;
-}
-
-static const struct stage_mover mover = {upload, download, settle, follow};
-
-/* False: it has to wait. */
-static bool do_task(const struct task *t)
-{
-	const struct launch launch = {.kept.memory = t->kept};
-
-	switch (t->kind) {
-	case UPLOAD:
-		host_upload(&t->layout, t->from, true, t->to, NULL);
-		return true;
-	case DOWNLOAD:
-		host_download(&t->layout, t->to, true, t->from, NULL);
-		return true;
-	case COMPUTE:
-		assert_int_equal(
-		    kernel_launch_part(t->op->kernel, &t->args, &t->op->cut, t->part, &launch, cpu_convert), 0);
-		return true;
-	case POISON:
-		memset(t->to, 0xff, t->n); /* NaN */
-		return true;
-	case COMPARE:
-		assert_memory_equal(t->to, t->from, t->n);
-		return true;
-	default:
-		return t->other->done >= t->n;
-	}
-}
-
-static bool all_are_done(void)
-{
-	for (unsigned i = 0; i < 3 * LANES; i++)
-		if (streams[i].done < streams[i].n)
-			return false;
-	return true;
-}
-
-/* Until this one is through; NULL: all. Those that others wait for go on at last. */
-static void run_streams(const struct stream *until)
-{
-	while (until ? until->done < until->n : !all_are_done()) {
-		struct stream *s = &streams[pick(3 * LANES)];
-		unsigned at_once = 1 + (unsigned)pick(8);
-
-		while (at_once-- > 0 && s->done < s->n && do_task(&s->tasks[s->done]))
-			s->done++;
-	}
-}
+#define ELEMENTS 4096 /* of all operands */
 
 /* ---- A run ---- */
 
@@ -231,7 +96,7 @@ static void enqueue_part(struct stage *stage)
 	struct task *t;
 
 	assert_int_equal(stage_begin_part(stage, run->next_op, run->next_part, &args), 0);
-	t = add_task(stage->stream, COMPUTE);
+	t = add_task(stage->stream, RUN_PART);
 	t->args = args;
 	t->op = &run->ops[run->next_op];
 	t->part = run->next_part;
@@ -241,11 +106,7 @@ static void enqueue_part(struct stage *stage)
 
 static void use_a_lane(struct stage *stage)
 {
-	unsigned lane = (unsigned)pick(LANES);
-
-	stage->stream = &streams[3 * lane];
-	stage->up = &streams[3 * lane + 1];
-	stage->down = &streams[3 * lane + 2];
+	use_lane(stage, (unsigned)pick(LANES));
 }
 
 /* As a driver does it, in slices of some parts, each on any lane once the one before is computed. */
@@ -275,28 +136,39 @@ static void enqueue(struct fixture *f, struct stage *stage)
 	} while (!run_is_through(&f->run));
 }
 
-/* Begins a run, with scratch memory. */
-static struct stage *begin(struct fixture *f)
+static const struct direct_limits no_direct;
+
+/* With scratch memory. */
+static struct stage *new_stage(const struct run *run)
 {
-	const struct direct_limits none = {0, 0};
 	struct stage *stage;
 
-	memset(streams, 0, sizeof streams);
-	bytes_up = bytes_down = 0;
-	assert_int_equal(stage_new(&f->run, &stage), 0);
-	stage_begin(stage, &none);
-	stage->mover = &mover;
-	use_a_lane(stage);
+	assert_int_equal(stage_new(run, &stage), 0);
+	stage_begin(stage, &no_direct);
 	stage->scratch = malloc(stage_scratch_bytes(stage) + 1);
 	assert_non_null(stage->scratch);
 	return stage;
 }
 
-static void check(struct fixture *f)
+static struct stage *begin(struct fixture *f)
 {
 	struct stage *stage;
-	struct task *t;
 
+	memset(streams, 0, sizeof streams);
+	stage = new_stage(&f->run);
+	use_a_lane(stage);
+	return stage;
+}
+
+static void end(struct stage *stage)
+{
+	free(stage->scratch);
+	stage_free(stage);
+}
+
+/* Computes what all memory holds at the end. */
+static void expect(struct fixture *f)
+{
 	for (unsigned i = 0; i < f->run.n_ops; i++) {
 		struct op_args args = f->run.ops[i].args;
 
@@ -304,25 +176,48 @@ static void check(struct fixture *f)
 			args.views[v].data = (char *)f->expected + args.views[v].offset;
 		args.op->reference(&args);
 	}
-	stage = begin(f);
-	/* What was before it on the stream still has the scratch memory; what comes next finds the result. */
-	t = add_task(stage->stream, POISON);
-	t->to = stage->scratch;
-	t->n = stage_scratch_bytes(stage);
-	enqueue(f, stage);
-	t = add_task(stage->stream, COMPARE);
+}
+
+static void compare_at_end_of(struct stream *stream, struct fixture *f)
+{
+	struct task *t = add_task(stream, COMPARE);
+
 	t->to = (char *)f->host;
 	t->from = (const char *)f->expected;
 	t->n = sizeof f->host;
+}
+
+/* What had the scratch memory before, or has it next, writes to it. */
+static void poison(struct stage *stage)
+{
+	struct task *t = add_task(stage->stream, POISON);
+
+	t->to = stage->scratch;
+	t->n = stage_scratch_bytes(stage);
+}
+
+static void check(struct fixture *f)
+{
+	struct stage *stage;
+
+	expect(f);
+	stage = begin(f);
+	poison(stage);
+	enqueue(f, stage);
+	compare_at_end_of(stage->stream, f);
 	run_streams(NULL);
-	free(stage->scratch);
-	stage_free(stage);
+	end(stage);
+}
+
+static struct growth some_growth(void)
+{
+	return (struct growth){2 + (unsigned)pick(12), pick(2) ? 1 : 3, (double)pick(10) / 10,
+	                       (double)pick(10) / 10, (unsigned)pick(6)};
 }
 
 static bool cut(struct fixture *f)
 {
-	const struct growth how = {2 + (unsigned)pick(12), pick(2) ? 1 : 3, (double)pick(10) / 10,
-	                           (double)pick(10) / 10, (unsigned)pick(6)};
+	const struct growth how = some_growth();
 	char why[WHY_BYTES];
 
 	assert_int_equal(op_check(&f->ops[0].args, why), 0);
@@ -347,10 +242,10 @@ static void products_are_right(void **state)
 		if (!cut(&f))
 			continue;
 		check(&f);
-		assert_int_equal(bytes_up,
+		assert_int_equal(bytes_of_streams(UP),
 		                 bytes_of(&f, 0) + bytes_of(&f, 1) + bytes_of(&f, GEMM_BIAS) +
 		                     (f.ops[0].args.params.gemm.beta != 0 ? bytes_of(&f, GEMM_C) : 0));
-		assert_int_equal(bytes_down, bytes_of(&f, GEMM_C));
+		assert_int_equal(bytes_of_streams(DOWN), bytes_of(&f, GEMM_C));
 	}
 }
 
@@ -381,8 +276,7 @@ static void abandoned_runs_leave_nothing_under_way(void **state)
 		use_a_lane(stage);
 		assert_int_equal(stage_abandon(stage), 0);
 		assert_true(all_are_done());
-		free(stage->scratch);
-		stage_free(stage);
+		end(stage);
 	}
 	may_settle = false;
 }
@@ -512,7 +406,7 @@ static void sums_are_right(void **state)
 		if (!cut(&f))
 			continue;
 		check(&f);
-		assert_int_equal(bytes_down, bytes_of(&f, 2));
+		assert_int_equal(bytes_of_streams(DOWN), bytes_of(&f, 2));
 	}
 }
 
@@ -564,11 +458,148 @@ static void products_by_windows_are_right(void **state)
 		if (f.run.n_ops > 1)
 			continue;
 		/* What chunks share is moved again for each of them, and nothing else. */
-		assert_true((double)bytes_up <=
+		assert_true((double)bytes_of_streams(UP) <=
 		            bytes_moved(&f, 0) + bytes_moved(&f, 1) + bytes_moved(&f, GEMM_BIAS) +
 		                f.ops[0].args.params.gemm.beta * (double)bytes_of(&f, GEMM_C));
-		assert_int_equal(bytes_down, bytes_of(&f, GEMM_C));
+		assert_int_equal(bytes_of_streams(DOWN), bytes_of(&f, GEMM_C));
 	}
+}
+
+/* ---- Tiles that exchange operands ---- */
+
+struct tile {
+	struct run_op op;
+	struct run run;
+	struct stage *stage;
+	unsigned late_us; /* its thread */
+};
+
+/* As a driver does it. Then the memory is another run's. */
+static void *start_tile(void *arg)
+{
+	struct tile *tile = arg;
+
+	if (tile->late_us > 0)
+		usleep(tile->late_us);
+	assert_int_equal(stage_begin_slice(tile->stage), 0);
+	assert_int_equal(stage_upload_all(tile->stage), 0);
+	while (!run_is_through(&tile->run)) {
+		enqueue_part(tile->stage);
+		run_advance(&tile->run);
+	}
+	assert_int_equal(stage_end_slice(tile->stage, true), 0);
+	poison(tile->stage);
+	return NULL;
+}
+
+static unsigned same_inputs(const struct op_args *a, const struct op_args *b)
+{
+	unsigned same = 0;
+
+	for (unsigned v = 0; v < op_first_output(a->op); v++)
+		if (!view_is_absent(&a->views[v]) && a->views[v].offset == b->views[v].offset &&
+		    memcmp(a->views[v].shape, b->views[v].shape, sizeof a->views[v].shape) == 0)
+			same |= 1u << v;
+	return same;
+}
+
+/* Halves of C. Returns false if they, or their parts, are not alike. */
+static struct exchange *make_tiles(const struct fixture *f, struct tile tiles[2])
+{
+	const struct growth how = some_growth();
+	uint32_t wanted[PART_AXES_MAX] = {0};
+	struct op_cut halves;
+
+	wanted[pick(3)] = 2;
+	if (!op_cut_grid(&f->ops[0].args, wanted, 1, &halves) || halves.n_parts != 2)
+		return NULL;
+	for (unsigned i = 0; i < 2; i++) {
+		tiles[i] = (struct tile){.op = f->ops[0], .late_us = pick(4) > 0 ? 0 : (unsigned)pick(2000)};
+		tiles[i].run = (struct run){.ops = &tiles[i].op, .n_ops = 1};
+		op_part(&f->ops[0].args, &halves, i, &tiles[i].op.args);
+		if (!op_cut_growing(&tiles[i].op.args, &how, &tiles[i].op.cut))
+			return NULL;
+	}
+	for (unsigned i = 0; i < 2; i++)
+		tiles[i].op.shared.operands = same_inputs(&tiles[0].op.args, &tiles[1].op.args);
+	return exchange_new(&tiles[0].run, &tiles[1].run);
+}
+
+/* fails: the first time that the second starts nothing of it is enqueued, and nobody tells the first. */
+static void run_tiles(struct exchange *x, struct tile tiles[2], bool fails)
+{
+	pthread_t threads[2];
+
+	memset(streams, 0, sizeof streams);
+	for (unsigned i = 0; i < 2; i++) {
+		tiles[i].stage = new_stage(&tiles[i].run);
+		use_lane(tiles[i].stage, i);
+		poison(tiles[i].stage);
+	}
+	for (unsigned i = 0; i < 2u - fails; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, start_tile, &tiles[i]), 0);
+	for (unsigned i = 0; i < 2u - fails; i++)
+		pthread_join(threads[i], NULL);
+	if (!fails)
+		return;
+	exchange_begin(x, false);
+	stage_begin(tiles[1].stage, &no_direct);
+	start_tile(&tiles[1]);
+}
+
+/* By both tiles, from wherever. */
+static double bytes_needed(const struct tile tiles[2])
+{
+	double bytes = 0;
+
+	for (unsigned i = 0; i < 2; i++)
+		for (unsigned v = 0; v <= GEMM_C; v++)
+			if (op_reads(&tiles[i].op.args, v))
+				bytes += rules_bytes(&tiles[i].op.args.views[v]);
+	return bytes;
+}
+
+/* Whatever one does while the other waits for it. */
+static void exchanges_are_right(void **state)
+{
+	static struct fixture f;
+	static struct tile tiles[2];
+	unsigned exchanged = 0, alone = 0;
+
+	(void)state;
+	random_state = seed_of_run();
+	for (unsigned round = 0; round < 1500; round++) {
+		uint64_t m = 2 + pick(20), n = 2 + pick(20), k = 1 + pick(20);
+		bool is_on = pick(8) > 0, fails = pick(8) == 0;
+		char why[WHY_BYTES];
+		struct exchange *x;
+
+		set_up(&f, op_by_name("gemm"), &gemm_cpu_kernels);
+		f.ops[0].args.params.gemm = (struct gemm_params){.alpha = 1, .beta = (double)pick(2)};
+		place(&f, 0, m, k);
+		place(&f, 1, k, n);
+		place(&f, GEMM_C, m, n);
+		finish_product(&f, m, n);
+		assert_int_equal(op_check(&f.ops[0].args, why), 0);
+		x = make_tiles(&f, tiles);
+		if (!x)
+			continue;
+		expect(&f);
+		exchange_begin(x, is_on);
+		run_tiles(x, tiles, fails);
+		assert_int_equal(bytes_of_streams(UP) + bytes_of_streams(ACROSS),
+		                 (uint64_t)bytes_needed(tiles));
+		assert_int_equal(bytes_of_streams(DOWN), bytes_of(&f, GEMM_C));
+		exchanged += bytes_of_streams(ACROSS) > 0;
+		alone += bytes_of_streams(ACROSS) == 0;
+		assert_true(bytes_of_streams(ACROSS) == 0 || (is_on && !fails));
+		run_streams(NULL);
+		assert_memory_equal(f.host, f.expected, sizeof f.host);
+		end(tiles[0].stage);
+		end(tiles[1].stage);
+		exchange_free(x);
+	}
+	assert_true(exchanged > 20 && alone > 20);
 }
 
 int main(void)
@@ -579,6 +610,7 @@ int main(void)
 	    cmocka_unit_test(products_of_kept_operands_are_right),
 	    cmocka_unit_test(sums_are_right),
 	    cmocka_unit_test(products_by_windows_are_right),
+	    cmocka_unit_test(exchanges_are_right),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
