@@ -52,7 +52,32 @@ static inline int host_follow(struct stream *before, struct stream *after, void 
 	return 0;
 }
 
+/* All is done at once, so what is before a mark is through when others see it. */
+static inline int host_mark(struct stream *stream, void *mark)
+{
+	(void)stream;
+	(void)mark;
+	return 0;
+}
+
+static inline int host_copy(const struct layout *l, const void *from, void *to, struct stream *stream)
+{
+	struct layout there = *l;
+
+	/* As from memory that lies like the image. */
+	there.lowest = 0;
+	memcpy(there.host_stride, there.image_stride, sizeof there.host_stride);
+	return host_upload(&there, from, true, to, stream);
+}
+
 static const struct stage_mover host_mover = {
-    .upload = host_upload, .download = host_download, .settle = host_settle, .follow = host_follow};
+    .upload = host_upload,
+    .download = host_download,
+    .settle = host_settle,
+    .follow = host_follow,
+    .mark = host_mark,
+    .await = host_mark,
+    .copy = host_copy,
+};
 
 #endif

@@ -5,11 +5,16 @@
  *
  *     check_kernels --module fake_device.so
  *
- * Beside a kopsd, as kops-cuda.so, it is that one's gpu0 (tests/own_memory).
+ * Beside a kopsd, as kops-cuda.so, it is that one's gpu0 (tests/own_memory). With these in the environment
+ * there are several (tests/several_gpus):
+ *
+ *     FAKE_DEVICES  how many; they work by themselves as GPUs do, and exchange operands
+ *     FAKE_LATE_US  each run begins up to so much later than it is started
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/cpu.h"
 #include "cpu/cpu.h"
@@ -24,23 +29,31 @@ const struct driver *kops_driver(void);
 struct device_state {
 	struct list done;
 	uint64_t memory_bytes;
+	unsigned random;
 };
+
+static unsigned number_in(const char *variable, unsigned otherwise)
+{
+	const char *text = getenv(variable);
+
+	return text ? (unsigned)strtoul(text, NULL, 10) : otherwise;
+}
 
 static unsigned fake_count(char why[WHY_BYTES])
 {
 	(void)why;
-	return 1;
+	return number_in("FAKE_DEVICES", 1);
 }
 
 static int fake_open(unsigned index, const struct driver_limits *limits, struct device_state **ret_dev,
                      char why[WHY_BYTES])
 {
-	(void)index;
 	*ret_dev = calloc(1, sizeof **ret_dev);
 	if (!*ret_dev) {
 		snprintf(why, WHY_BYTES, "out of memory");
 		return KOPS_E_NOMEM;
 	}
+	(*ret_dev)->random = index;
 	(*ret_dev)->memory_bytes = limits->memory_bytes > 0 ? limits->memory_bytes : MEMORY_BYTES;
 	return 0;
 }
@@ -84,13 +97,19 @@ static char *new_scratch(uint64_t bytes)
 
 static int begin(const struct device_info *info, struct run *run)
 {
+	static struct stage_marks marks; /* nobody looks at them */
 	struct stage *stage = run->planned;
+	int rc;
 
 	stage_begin(stage, &info->direct);
 	stage->mover = &host_mover;
+	stage->marks = &marks;
 	stage->scratch = new_scratch(stage_scratch_bytes(stage));
 	run->state = stage->scratch;
-	return stage->scratch ? stage_upload_all(stage) : KOPS_E_NOMEM;
+	if (!stage->scratch)
+		return KOPS_E_NOMEM;
+	rc = stage_begin_slice(stage);
+	return rc < 0 ? rc : stage_upload_all(stage);
 }
 
 static int run_part(struct run *run)
@@ -125,7 +144,11 @@ static int run_slice(struct device_state *dev, struct run *run)
 		rc = run_part(run);
 		run_advance(run);
 	}
-	return rc == 0 && run_is_through(run) ? stage_download_all(run->planned) : rc;
+	if (rc == 0 && run_is_through(run))
+		rc = stage_download_all(run->planned);
+	if (run->state && (rc < 0 || run_is_through(run)))
+		stage_end_slice(run->planned, true);
+	return rc;
 }
 
 static void fake_abandon(struct device_state *dev, struct run *run)
@@ -137,6 +160,10 @@ static void fake_abandon(struct device_state *dev, struct run *run)
 
 static void fake_start(struct device_state *dev, struct run *run)
 {
+	unsigned late_us = number_in("FAKE_LATE_US", 0);
+
+	if (late_us > 0)
+		usleep((unsigned)rand_r(&dev->random) % late_us);
 	run->error[0] = '\0';
 	run_begin(run);
 	run->status = run_slice(dev, run);
@@ -152,7 +179,22 @@ static struct run *fake_poll(struct device_state *dev)
 	return list_take(&dev->done, struct run, link);
 }
 
+/* A device with notify() works by itself. Runs here end before anyone asks. */
+static void fake_notify(struct device_state *dev, void (*wake)(void *arg), void *arg)
+{
+	(void)dev;
+	(void)wake;
+	(void)arg;
+}
+
 /* ---- Memory ---- */
+
+static double fake_peer_rate(const struct device_state *dev, const struct device_state *from)
+{
+	(void)dev;
+	(void)from;
+	return 2000;
+}
 
 static int fake_alloc(struct device_state *dev, uint64_t bytes, void **ret_address)
 {
@@ -202,5 +244,9 @@ const struct driver *kops_driver(void)
 	    .unpin = fake_unpin,
 	};
 
+	if (fake_count(NULL) > 1) {
+		fake.notify = fake_notify;
+		fake.peer_rate = fake_peer_rate;
+	}
 	return &fake;
 }

@@ -136,7 +136,6 @@ static const struct stage_mover mover = {upload, download, settle, follow, set_m
 static bool do_task(const struct task *t)
 {
 	const struct launch launch = {.kept.memory = t->kept};
-	struct layout across;
 
 	switch (t->kind) {
 	case MOVE_UP:
@@ -145,11 +144,8 @@ static bool do_task(const struct task *t)
 	case MOVE_DOWN:
 		host_download(&t->layout, t->to, true, t->from, NULL);
 		return true;
-	case MOVE_ACROSS: /* as from memory that lies like the image */
-		across = t->layout;
-		across.lowest = 0;
-		memcpy(across.host_stride, across.image_stride, sizeof across.host_stride);
-		host_upload(&across, t->from, true, t->to, NULL);
+	case MOVE_ACROSS:
+		host_copy(&t->layout, t->from, t->to, NULL);
 		return true;
 	case RUN_PART:
 		assert_int_equal(

@@ -568,7 +568,7 @@ static void exchanges_are_right(void **state)
 
 	(void)state;
 	random_state = seed_of_run();
-	for (unsigned round = 0; round < 1500; round++) {
+	for (unsigned round = 0; round < 500; round++) {
 		uint64_t m = 2 + pick(20), n = 2 + pick(20), k = 1 + pick(20);
 		bool is_on = pick(8) > 0, fails = pick(8) == 0;
 		char why[WHY_BYTES];
