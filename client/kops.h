@@ -40,9 +40,10 @@
  *                                                   y: x's shape                       f16, bf16,
  *                                                                                      i32, c64,
  *                                                                                      c128
- *     reduce      y = the sum, the largest, the     x: 1 to 4 axes                     f32, f64,      no
- *                 mean, the smallest or the         y: x's shape without the last      f16, bf16,
- *                 product of x over its last axis     axis, or with 1 there            c64, c128
+ *     reduce      y = the sum, the largest, the     x: 1 to 4 axes, of complex         f32, f64,      no
+ *                 mean, the smallest or the           numbers 1 to 3                   f16, bf16,
+ *                 product of x over its last axis   y: x's shape without the last      c64, c128
+ *                                                     axis, or with 1 there
  *     multiply    y = a * b, element by element,    a: 1 to 4 axes                     f32, f64,      y on a or
  *                 rounded once                      b: as a                            f16, bf16      b
  *                                                   y: 1 to 4 axes
@@ -704,7 +705,7 @@ int kops_job_copy(kops_job *job, kops_view x, kops_view y, const char *kernel);
 
 /*
  * y = the sum, the largest, the mean, the smallest or the product of x over its last axis.
- *   x     1 to 4 axes
+ *   x     1 to 4 axes, of complex numbers 1 to 3
  *   y     x's shape without the last axis, or with 1 there
  *   kind  what to compute of each row; sum (0), max (1), mean (2), min (3) or prod (4)
  * All of one type: f32, f64, f16, bf16, c64 or c128. y must not overlap x. Of no element the sum is 0, the

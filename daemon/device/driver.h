@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define DRIVER_ABI   24
+#define DRIVER_ABI   25
 #define DRIVER_ENTRY "kops_driver"
 
 /* 0: it does not say. */

@@ -338,5 +338,5 @@ const struct op op_cholesky = {
     .of_size = linalg_of_size,
     .size_spans = linalg_size_spans,
     .counts_flops = true,
-    .bench_shapes = "10000x32,1000x64,100x256,1x512,1x1024,1x2048,1x4096,1x8192,1x16384",
+    .bench_shapes = "1x512,100x256,1000x64,10000x32,1x1024,1x2048,1x4096,1x8192,1x16384",
 };

@@ -189,21 +189,17 @@ static void take_parts(struct view *v, uint32_t axis)
 
 int rules_take_parts(struct view *const views[], unsigned n, uint32_t axis, char why[WHY_BYTES])
 {
-	bool is_empty = false;
-
-	for (unsigned i = 0; i < n; i++) {
-		is_empty |= view_elements(views[i]) == 0;
+	for (unsigned i = 0; i < n; i++)
 		if (view_elements(views[i]) > INT64_MAX / 2)
 			return rules_refuse(why, KOPS_E_SHAPE, "complex operands may have up to 2^62 elements");
-	}
-	for (unsigned i = 0; i < n && !is_empty; i++)
-		if (views[i]->shape[0] != 1)
-			return rules_refuse(why, KOPS_E_SHAPE,
-			                    "complex operands may have four axes only where two neighbours "
-			                    "among them are without gaps; copy them first");
 	for (unsigned i = 0; i < n; i++)
 		take_parts(views[i], axis);
 	return 0;
+}
+
+uint32_t rules_axes_max(const struct view *v)
+{
+	return dtype_kind(v->dtype) == DTYPE_COMPLEX ? KOPS_RANK_MAX - 1 : KOPS_RANK_MAX;
 }
 
 static void swap_axes(struct view *v, uint32_t d, uint32_t e)
@@ -252,7 +248,8 @@ int rules_reduced(const struct view *x, struct view *y, char why[WHY_BYTES])
 	bool fits;
 	int rc;
 
-	if ((rc = rules_rank(x, "x", 1, 4, why)) < 0 || (rc = rules_rank(y, "y", 1, 4, why)) < 0)
+	if ((rc = rules_rank(x, "x", 1, rules_axes_max(x), why)) < 0 ||
+	    (rc = rules_rank(y, "y", 1, rules_axes_max(y), why)) < 0)
 		return rc;
 	if (y->rank + 1 == x->rank) {
 		whole.shape[y->rank] = 1;
@@ -273,8 +270,10 @@ int rules_reduced(const struct view *x, struct view *y, char why[WHY_BYTES])
 int rules_reduced_result(struct op_args *args, char why[WHY_BYTES])
 {
 	struct view *y = op_output(args);
+	int rc = rules_rank(&args->views[0], "x", 1, rules_axes_max(&args->views[0]), why);
 
-	(void)why;
+	if (rc < 0)
+		return rc;
 	if (y->rank > 1)
 		y->rank--;
 	else

@@ -84,11 +84,13 @@ void rules_order(struct view *const views[], unsigned n);
 void rules_fold(struct view *const views[], unsigned n, uint32_t axes);
 
 /*
- * Turns complex views of rank 4, which rules_fold() has folded, into views of their parts: of real numbers,
- * with an axis of two behind `axis` others. KOPS_E_SHAPE with a sentence where no axis is free for that, or
- * there are too many numbers.
+ * For ops that treat the parts of complex numbers alike. The first function turns complex views of rank 4 into
+ * views of their parts: of real numbers, with an axis of two behind `axis` others, for which the first axis
+ * makes room, of one index. KOPS_E_SHAPE with a sentence if there are too many numbers. The other function
+ * returns how many axes a view may have: of complex numbers one less.
  */
 int rules_take_parts(struct view *const views[], unsigned n, uint32_t axis, char why[WHY_BYTES]);
+uint32_t rules_axes_max(const struct view *v);
 
 /* Returns the bytes of the distinct elements of v: axes of stride 0 count once. */
 double rules_bytes(const struct view *v);

@@ -366,5 +366,5 @@ const struct op op_lu = {
     .of_size = of_size,
     .size_spans = size_spans,
     .counts_flops = true,
-    .bench_shapes = "10000x32x32,1000x64x64,1x512x512,1x1024x1024,1x2048x2048,1x4096x4096,1x8192x8192",
+    .bench_shapes = "1x512x512,1000x64x64,10000x32x32,1x1024x1024,1x2048x2048,1x4096x4096,1x8192x8192",
 };

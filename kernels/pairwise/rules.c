@@ -27,18 +27,23 @@ void pairwise_shape(const struct op_args *args, struct op_shape *ret)
 	rules_take_shape(op_output_const(args), ret);
 }
 
-static int check_ranks(const struct op_args *args, char why[WHY_BYTES])
+static int check_ranks(const struct op_args *args, unsigned last, char why[WHY_BYTES])
 {
 	int rc;
 
-	for (unsigned i = A; i <= Y; i++)
-		if ((rc = rules_rank(&args->views[i], pairwise_operands[i].name, 1, 4, why)) < 0)
+	for (unsigned i = A; i <= last; i++)
+		if ((rc = rules_rank(&args->views[i], pairwise_operands[i].name, 1,
+		                     rules_axes_max(&args->views[i]), why)) < 0)
 			return rc;
 	return 0;
 }
 
 int pairwise_result(struct op_args *args, char why[WHY_BYTES])
 {
+	int rc = check_ranks(args, B, why);
+
+	if (rc < 0)
+		return rc;
 	return rules_broadcast(&args->views[A], "a", &args->views[B], "b", &args->views[Y], why);
 }
 
@@ -47,7 +52,7 @@ int pairwise_check(struct op_args *args, char why[WHY_BYTES])
 	struct view *a = &args->views[A], *b = &args->views[B], *y = &args->views[Y];
 	int rc;
 
-	if ((rc = check_ranks(args, why)) < 0 || (rc = rules_spread(a, "a", y, "y", 4, why)) < 0 ||
+	if ((rc = check_ranks(args, Y, why)) < 0 || (rc = rules_spread(a, "a", y, "y", 4, why)) < 0 ||
 	    (rc = rules_spread(b, "b", y, "y", 4, why)) < 0)
 		return rc;
 	rules_pad_rank(y, 4);

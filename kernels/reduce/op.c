@@ -21,7 +21,9 @@
 enum { X, Y };
 
 static const struct op_operand operands[] = {
-    [X] = {.name = "x", .dtypes = RULES_FLOATS | RULES_COMPLEX, .about = "1 to 4 axes"},
+    [X] = {.name = "x",
+           .dtypes = RULES_FLOATS | RULES_COMPLEX,
+           .about = "1 to 4 axes, of complex numbers 1 to 3"},
     [Y] = {.name = "y",
            .role = OPERAND_OUTPUT,
            .dtypes = RULES_FLOATS | RULES_COMPLEX,

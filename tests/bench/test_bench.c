@@ -122,6 +122,12 @@ static bool is_special(uint64_t n)
 	return n > 16 && (n & (n - 1)) == 0;
 }
 
+/* As of matrices in LAPACK's sense: powers of two are what people have. */
+static bool has_usual_sizes(const struct operation *operation)
+{
+	return operation->bench.random.usual[0] && operation->bench.random.usual[1];
+}
+
 /* Half of the products on a GPU: each operand fits into memory, whatever is long. */
 static void some_random_products_are_long_and_thin(void **state)
 {
@@ -163,7 +169,7 @@ static void random_shapes_are_of_no_special_size(void **state)
 		for (size_t i = 0; i < s.n; i++) {
 			assert_int_equal(bench_shape_step(operation, KOPS_F32, &s.list[i], NULL, &step, why),
 			                 0);
-			for (size_t d = 0; d < n_extents; d++)
+			for (size_t d = 0; d < n_extents && !has_usual_sizes(operation); d++)
 				assert_false(is_special(s.list[i].extents[d]));
 			if (op == 0 && i % 2 && s.list[i].extents[0] >= 16)
 				assert_int_equal(s.list[i].extents[0] % 16, 0);

@@ -479,7 +479,7 @@ class Verbs(CliTest):
             self.assertEqual((self.load("y.npy").dtype, d["checks"][0]["compared"]), (dtype, 6))
         self.run_cli("reduce", "x.npy", "--kind", "median", code=USAGE)
         self.save("i.npy", x.astype(np.int32))
-        self.assertIn(b"reduce takes f32, f64, f16, bf16, not i32", self.run_cli("reduce", "i.npy", code=FAILED).stderr)
+        self.assertIn(b"reduce takes f32, f64, f16, bf16, c64, c128, not i32", self.run_cli("reduce", "i.npy", code=FAILED).stderr)
 
     def test_reduce_in_a_job(self):
         x = self.matrix(9, 31)

@@ -723,10 +723,11 @@ class Idle(Life):
         self.assertEqual(self.daemon.wakeups() - before, 0)
 
     def test_memory(self):
+        """Four of these MiB are OpenBLAS's code, as the check at the start computes by each kernel."""
         self.start()
         c = self.connect()
         c.ping()
-        self.assertLessEqual(self.daemon.rss_bytes(), 9 << 20)
+        self.assertLessEqual(self.daemon.rss_bytes(), 11 << 20)
 
     def test_memory_of_a_session(self):
         self.start()

@@ -290,7 +290,7 @@ class Ops(harness.DaemonTest):
             for dtype in DTYPES:
                 job = self.unary(op, [2, 2], dtype=dtype)
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)
-        for op, taken in {"add": FLOATS, "gemm": (*FLOATS, C64, C128)}.items():
+        for op, taken in {"add": (*FLOATS, C64, C128), "gemm": (*FLOATS, C64, C128)}.items():
             for dtype in DTYPES:
                 job = self.binary(op, [2, 2], [2, 2], [2, 2], (dtype,) * 3)
                 self.takes(job) if dtype in taken else self.refuses("DTYPE", job)
@@ -336,7 +336,8 @@ class Ops(harness.DaemonTest):
     def test_reduce(self):
         for dtype in DTYPES:
             job = self.reduce([2, 3], [2], dtype)
-            self.takes(job) if dtype in FLOATS else self.refuses("DTYPE", job)
+            self.takes(job) if dtype in (*FLOATS, C64, C128) else self.refuses("DTYPE", job)
+        self.refuses("SHAPE", self.reduce([2, 2, 2, 3], [2, 2, 2], C64))
         self.refuses("DTYPE", self.reduce([2, 3], [2], F32, F16))
         for shape, y in [([3], [1]), ([2, 3], [2]), ([2, 3], [2, 1]), ([2, 2, 2, 3], [2, 2, 2]), ([2, 0], [2]), ([0, 2], [0])]:
             self.takes(self.reduce(shape, y))

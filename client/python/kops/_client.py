@@ -284,7 +284,7 @@ class Client(Named):
                out: Array | None = None, kernel: str | None = None) -> Any:
         """y = the sum, the largest, the mean, the smallest or the product of x over its last axis.
 
-        x: 1 to 4 axes
+        x: 1 to 4 axes, of complex numbers 1 to 3
         axis: which axis of x is taken for the last, or several; None: all
         keepdims: the result has them too, with one index
         kind: what to compute of each row; sum, max, mean, min or prod
