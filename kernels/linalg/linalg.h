@@ -39,10 +39,9 @@ static inline int64_t linalg_place(const struct view *v, uint64_t i)
 
 static inline struct linalg_matrix linalg_matrix_of(const struct view *v, uint64_t i)
 {
-	int64_t offset = v->data ? linalg_place(v, i) * (int64_t)dtype_size(v->dtype) : 0;
+	char *data = v->data ? (char *)v->data + linalg_place(v, i) * (int64_t)dtype_size(v->dtype) : NULL;
 
-	return (struct linalg_matrix){
-	    (char *)v->data + offset, v->dtype, v->shape[2], v->shape[3], v->strides[2], v->strides[3]};
+	return (struct linalg_matrix){data, v->dtype, v->shape[2], v->shape[3], v->strides[2], v->strides[3]};
 }
 
 static inline int64_t linalg_index(const struct linalg_matrix *m, uint64_t row, uint64_t col)

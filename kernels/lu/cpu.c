@@ -289,8 +289,20 @@ static void factor_matrix(const struct op_args *args, uint64_t matrix, char *roo
 		put_info(args, matrix, &m);
 }
 
+/* Of matrices without elements, which need no workspace. */
+static int finish_empty(const struct op_args *args)
+{
+	for (uint64_t i = 0; i < linalg_matrices(&args->views[LU]); i++) {
+		struct linalg_matrix lu = linalg_matrix_of(&args->views[LU], i);
+		put_info(args, i, &lu);
+	}
+	return 0;
+}
+
 static int launch_openblas(const struct op_args *args, const struct launch *launch)
 {
+	if (lu_pivots(args) == 0)
+		return finish_empty(args);
 	for (uint64_t i = 0; i < linalg_matrices(&args->views[LU]); i++)
 		factor_matrix(args, i, launch->workspace);
 	return 0;
@@ -373,6 +385,8 @@ static int launch_small(const struct op_args *args, const struct launch *launch)
 {
 	struct batch b = {args, launch->workspace, small_parts(args)};
 
+	if (lu_pivots(args) == 0)
+		return finish_empty(args);
 	threads_run(b.n_parts, small_part, &b);
 	return 0;
 }

@@ -72,7 +72,7 @@ static void solve(const struct op_args *args, uint64_t matrix, char *room)
 
 	if (!linalg_lay_out(&a, room))
 		linalg_copy_all(&a, &s.a);
-	x_is_direct = linalg_lay_out(&x, room + linalg_room(&s.a));
+	x_is_direct = linalg_lay_out(&x, room ? room + linalg_room(&s.a) : NULL);
 	is_in_place = view_same(&args->views[B], &args->views[X]);
 	if (!x_is_direct)
 		copy_rows(&x, &s.x, s.first, s.after);
