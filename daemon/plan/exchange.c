@@ -24,13 +24,6 @@ struct exchange {
 
 /* ---- Before both run ---- */
 
-static bool is_same_view(const struct view *a, const struct view *b)
-{
-	return a->space == b->space && a->offset == b->offset && a->dtype == b->dtype && a->rank == b->rank &&
-	       memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0 &&
-	       memcmp(a->strides, b->strides, a->rank * sizeof a->strides[0]) == 0;
-}
-
 /* Whether part i of both brings the same pieces of shared operands. */
 static bool is_same_part(const struct run_op *a, const struct run_op *b, uint32_t i)
 {
@@ -42,7 +35,7 @@ static bool is_same_part(const struct run_op *a, const struct run_op *b, uint32_
 	op_part(&a->args, &a->cut, i, &part_a);
 	op_part(&b->args, &b->cut, i, &part_b);
 	for (unsigned v = 0; v < a->args.op->n_operands; v++)
-		if (news >> v & 1 && !is_same_view(&part_a.views[v], &part_b.views[v]))
+		if (news >> v & 1 && !view_same(&part_a.views[v], &part_b.views[v]))
 			return false;
 	return true;
 }

@@ -58,7 +58,7 @@ int linalg_solve_all(const struct linalg_solve *s, const struct launch *launch);
  * is what the first step reads, and output v what others do.
  */
 bool linalg_steps_are_short(const struct op_args *args, unsigned a, unsigned v,
-                            double (*time_ns)(const struct op_args *args));
+                            double (*time_ns)(const struct op_args *args), const char **ret_why_not);
 
 /* For time_ns: what a part of a factorisation reads and writes of the matrices behind `v` once, the first part
  * of those of input `a`. */

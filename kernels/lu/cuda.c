@@ -70,8 +70,7 @@ static double blocked_ns(const struct op_args *args)
 
 static bool blocked_supports(const struct op_args *args, const char **ret_why_not)
 {
-	*ret_why_not = "takes matrices of which this GPU does a step, some columns, within 40 ms";
-	return linalg_steps_are_short(args, LU_A, LU_LU, blocked_ns);
+	return linalg_steps_are_short(args, LU_A, LU_LU, blocked_ns, ret_why_not);
 }
 
 static const struct kernel kernels[] = {

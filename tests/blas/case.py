@@ -46,6 +46,21 @@ class BlasTest(harness.DaemonTest):
         self.control.close()
         type(self).control = self.daemon.connect(name="control")
 
+    def check_death(self, command, rounds):
+        """A program that prints a dot after each round of calls, and so many of them before kopsd dies, goes on as ever."""
+        program = subprocess.Popen(command, env=self.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.assertEqual(program.stdout.read(rounds), rounds * b".")
+        self.daemon.process.kill()
+        self.daemon.wait()
+        self.assertEqual(program.stdout.read(20), 20 * b".")
+        self.restart()
+        out, err = program.communicate(timeout=600)
+        self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
+        calls = report(err.decode())
+        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 40)
+        self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 10)
+
 
 def locale_with_comma(test):
     """The settings of one in which 0.5 is 0,5. No system has to have one, so it is made."""

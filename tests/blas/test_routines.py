@@ -147,19 +147,7 @@ class Deaths(case.BlasTest):
     leaks_checked = False
 
     def test_the_daemon_dies_and_nobody_notices(self):
-        program = subprocess.Popen([ROUTINES, "loop"], env=self.environment(), stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.assertEqual(program.stdout.read(20), 20 * b".")
-        self.daemon.process.kill()
-        self.daemon.wait()
-        self.assertEqual(program.stdout.read(20), 20 * b".")
-        self.restart()
-        out, err = program.communicate(timeout=600)
-        self.assertEqual((program.returncode, out.strip(b".")), (0, b""), err)
-        calls = case.report(err.decode())
-        self.assertGreater(sum(c["kopsd"] for c in calls.values()), 40)
-        self.assertGreater(sum(c.get("kopsd away", 0) for c in calls.values()), 10)
-
+        self.check_death([ROUTINES, "loop"], 20)
 
     def test_it_dies_between_blocks(self):
         program = subprocess.Popen([ROUTINES, "loop-large"], env=self.environment(KOPS_BLAS_THREADS="3"), bufsize=0,

@@ -13,6 +13,7 @@
 #include "common/cpu.h"
 #include "common/threads.h"
 #include "unit/kernels/run_kernel.h"
+#include "unit/linalg/assert_refused.h"
 
 #define N_MAX 80
 
@@ -204,15 +205,6 @@ static void test_hermitian_matrices(void **state)
 {
 	(void)state;
 	each_kernel(check_hermitian);
-}
-
-static void assert_refused(struct op_args args, int code, const char *text)
-{
-	char why[WHY_BYTES] = "";
-
-	assert_int_equal(op_check(&args, why), code);
-	if (!strstr(why, text))
-		fail_msg("\"%s\" lacks \"%s\"", why, text);
 }
 
 static void test_refusals(void **state)

@@ -14,6 +14,7 @@
 #include "linalg/linalg.h"
 #include "lu/operands.h"
 #include "unit/kernels/run_kernel.h"
+#include "unit/linalg/assert_refused.h"
 
 #define N_MAX 80
 
@@ -156,15 +157,6 @@ static void test_zeros_and_special_values(void **state)
 	(void)state;
 	each_kernel(check_zeros);
 	each_kernel(check_special_values);
-}
-
-static void assert_refused(struct op_args args, int code, const char *text)
-{
-	char why[WHY_BYTES] = "";
-
-	assert_int_equal(op_check(&args, why), code);
-	if (!strstr(why, text))
-		fail_msg("\"%s\" lacks \"%s\"", why, text);
 }
 
 static void test_refusals(void **state)

@@ -13,6 +13,7 @@
 #include "common/threads.h"
 #include "triangular_solve/operands.h"
 #include "unit/kernels/run_kernel.h"
+#include "unit/linalg/assert_refused.h"
 
 #define N       70
 #define COLUMNS 5
@@ -125,15 +126,6 @@ static void test_singular_triangles(void **state)
 		run_kernel(&triangular_solve_cpu_kernels.kernels[k], p.args);
 		assert_true(!isfinite(p.x[20 * COLUMNS]) && !isfinite(p.x[39 * COLUMNS]));
 	}
-}
-
-static void assert_refused(struct op_args args, int code, const char *text)
-{
-	char why[WHY_BYTES] = "";
-
-	assert_int_equal(op_check(&args, why), code);
-	if (!strstr(why, text))
-		fail_msg("\"%s\" lacks \"%s\"", why, text);
 }
 
 static void test_refusals(void **state)
